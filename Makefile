@@ -1,0 +1,128 @@
+# Every command of the README and of CONTRIBUTING. Each target sets up what it needs: a virtual
+# environment in .venv, with torch's CPU build where no NVIDIA driver answers.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+# The repository's own folders must never shadow installed packages (Hugging Face has a `kernels`).
+export PYTHONSAFEPATH := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+DEMO_STAMP := $(VENV)/.lossbench-demo
+DEV_STAMP := $(VENV)/.lossbench-dev
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+FORMATTED := kernels service worker web tests docs docker
+
+HAS_GPU = nvidia-smi -L 2>/dev/null | grep -q GPU
+TEST_STEPS := check-lint check-format check-types check-imports check-tests
+FULL_STEPS := check-lint check-format check-types check-imports check-all-tests
+
+# One line before a step, one after it with its seconds; a failing step is named.
+define run_steps
+	@began=$$(date +%s); \
+	for step in $(2); do \
+	  printf '\n== %s\n' "$$step"; from=$$(date +%s); \
+	  if ! $(MAKE) $$step; then \
+	    printf '\nmake $(1): FAILED in %s after %d s\n' "$$step" $$(( $$(date +%s) - began )); exit 1; \
+	  fi; \
+	  printf '== %s: ok, %d s\n' "$$step" $$(( $$(date +%s) - from )); \
+	done; \
+	printf '\nmake $(1): all steps passed in %d s\n' $$(( $$(date +%s) - began ))
+endef
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) \
+	  | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: $(DEMO_STAMP) ## measure real kernels on this machine and show the page (DEMO_ARGS=--exit)
+	$(BIN)/lossbench demo $(DEMO_ARGS)
+
+.PHONY: test
+test: $(DEV_STAMP) ## lint, types, import rules and the tests: what CI runs
+	$(call run_steps,test,$(TEST_STEPS))
+
+.PHONY: test-full
+test-full: $(DEV_STAMP) ## the same with the tests marked slow
+	$(call run_steps,test-full,$(FULL_STEPS))
+
+.PHONY: lint
+lint: $(DEV_STAMP) ## ruff, types and import rules, without the tests
+	$(call run_steps,lint,$(filter-out check-tests,$(TEST_STEPS)))
+
+.PHONY: format
+format: $(DEV_STAMP) ## rewrite the code as the linter wants it
+	$(BIN)/ruff format $(FORMATTED)
+	$(BIN)/ruff check --fix $(FORMATTED)
+
+.PHONY: docs
+docs: $(DEV_STAMP) ## write the generated pages of docs/reference anew
+	$(BIN)/python docs/generate.py
+
+.PHONY: venv
+venv: $(DEV_STAMP) ## only set up .venv, with everything that tests need
+
+.PHONY: check-lint check-format check-types check-imports check-tests check-all-tests
+check-lint: $(DEV_STAMP)
+	$(BIN)/ruff check $(FORMATTED)
+
+check-format: $(DEV_STAMP)
+	$(BIN)/ruff format --check $(FORMATTED)
+
+check-types: $(DEV_STAMP)
+	$(BIN)/mypy
+
+check-imports: $(DEV_STAMP)
+	$(BIN)/lint-imports
+
+check-tests: $(DEV_STAMP)
+	@chosen='not slow'; if ! $(HAS_GPU); then chosen="$$chosen and not gpu"; fi; \
+	set -x; $(BIN)/pytest -q --durations=10 -m "$$chosen" $(PYTEST_ARGS)
+
+check-all-tests: $(DEV_STAMP)
+	@chosen=''; if ! $(HAS_GPU); then chosen='not gpu'; fi; \
+	set -x; $(BIN)/pytest -q --durations=25 -m "$$chosen" $(PYTEST_ARGS)
+
+# ---- set-up -------------------------------------------------------------------------------------
+
+# The first Python that is new enough and can make a virtual environment.
+$(BIN)/python:
+	@found=; reason='no Python >= 3.11 was found'; \
+	for candidate in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+	  "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  if "$$candidate" -c 'import ensurepip, venv' 2>/dev/null; then found=$$candidate; break; fi; \
+	  reason="$$candidate cannot make virtual environments: apt-get install python3-venv"; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "lossbench: $$reason (or name one: make PYTHON=/path/to/python ...)" >&2; exit 1; \
+	fi; \
+	echo "== making $(VENV) with $$($$found --version)"; $$found -m venv $(VENV)
+
+# A torch that is there already is left alone. The CPU build is asked for in one short try, since
+# the plain package on Linux brings CUDA libraries of several GB.
+.PHONY: torch
+torch: $(BIN)/python
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade; \
+	if $(BIN)/python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'; then \
+	  echo "== torch is there already"; \
+	elif $(HAS_GPU); then \
+	  echo "== an NVIDIA driver answers: torch with CUDA"; $(PIP) install torch; \
+	else \
+	  echo "== no NVIDIA driver: torch's CPU build"; \
+	  $(PIP) install --timeout 10 --retries 0 --index-url $(CPU_INDEX) torch \
+	    || { echo "== PyTorch's own index is out of reach: torch from pip's"; $(PIP) install torch; }; \
+	fi
+
+$(DEMO_STAMP): pyproject.toml | $(BIN)/python
+	@$(MAKE) torch
+	$(PIP) install --editable '.[all]'
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
+	@$(MAKE) torch
+	$(PIP) install --editable '.[all,dev]'
+	@touch $(DEMO_STAMP) $@

@@ -1,0 +1,1 @@
+"""Adapters: each gives one lineage's kernels the normalised call."""

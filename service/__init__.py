@@ -1,0 +1,1 @@
+"""The service: contract, statistics, store, plots, API and command line. It never imports torch."""

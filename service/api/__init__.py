@@ -1,0 +1,1 @@
+"""The REST API: routes, problems, security, server-sent events."""

@@ -1,0 +1,257 @@
+"""Comparing results that were measured apart: ratios of ratios to a shared baseline.
+
+Each result's ratio to its baseline was taken in one process, so drift of the machine cancels in it.
+Where base and candidate share that baseline, their ratio is the quotient, in log space, and its
+interval adds both half-widths in quadrature. Nothing here is a verdict.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from ..contract.catalogue import Catalogue
+from ..contract.contender import Contender
+from ..contract.errors import Fault, InvalidRequestError, UnknownNameError
+from ..contract.plan import resolve_contender
+from ..contract.result import Result
+from ..contract.words import Grade, Outcome
+from ..store.result_pages import BriefRun, newest_runs, runs_by_id
+from ..store.results import ResultFilter
+from ..store.views import result_view
+from .paging import encode_cursor
+from .records import CandidateCell, CandidateSummary, CompareRow, Comparison, Contestant, Side
+
+MOST_CASES = 50_000
+CURSOR = "compare"
+_INEXACT = (Grade.COARSE, Grade.POOR)
+
+Key = tuple[str, int, int, int, str, str]
+"""Order of the rows: device, hidden, vocab, tokens, case, pass."""
+KEY_TYPES: tuple[type, ...] = (str, int, int, int, str, str)
+Runs = Mapping[Key, BriefRun]
+
+
+class Ratio(NamedTuple):
+    """A ratio of times with its 95 % interval. Plain: a comparison makes tens of thousands."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+_ONE = Ratio(1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A contender of a comparison: as asked, as resolved, and its newest results by case."""
+
+    asked: str
+    used: Contender
+    runs: Runs
+
+
+def load_entrant(
+    session: Session, catalogue: Catalogue, text: str, where: str, wanted: ResultFilter
+) -> Entrant:
+    """A contender with its results. Raises UnknownNameError for one that nobody knows."""
+    try:
+        asked = Contender.parse(text)
+    except ValueError as error:
+        message = f"{text[:200]!r} is not a contender such as flce or liger@0.8.5"
+        raise InvalidRequestError([Fault(where, "bad_contender", message)]) from error
+    used, faults = resolve_contender(asked, catalogue, where)
+    rows = newest_runs(session, used, wanted, MOST_CASES + 1)
+    if len(rows) > MOST_CASES:
+        message = f"{used} has results on more than {MOST_CASES} cases; narrow with filters"
+        raise InvalidRequestError([Fault(where, "too_many_cases", message)])
+    if faults and not rows:
+        raise UnknownNameError(faults)
+    return Entrant(text, used, {_key(row): row for row in rows})
+
+
+def _key(run: BriefRun) -> Key:
+    return (run.device_name, run.hidden, run.vocab, run.tokens, run.case, run.pass_)
+
+
+def compare(
+    session: Session, base: Entrant, candidates: Sequence[Entrant], after: Key | None, limit: int
+) -> Comparison:
+    """One page of the comparison, behind the row `after`, and its header."""
+    keys = sorted({key for entrant in (base, *candidates) for key in entrant.runs})
+    left = [key for key in keys if after is None or key > after]
+    shown = left[:limit]
+    ids = [e.runs[key].id for e in (base, *candidates) for key in shown if key in e.runs]
+    results = {run_id: result_view(run) for run_id, run in runs_by_id(session, ids).items()}
+    return Comparison(
+        base=_contestant(base, _base_note(base, candidates)),
+        candidates=tuple(_summary(base, candidate) for candidate in candidates),
+        items=tuple(_row(key, base, candidates, results) for key in shown),
+        next_cursor=encode_cursor(CURSOR, *shown[-1]) if len(left) > limit else None,
+    )
+
+
+def _base_note(base: Entrant, candidates: Sequence[Entrant]) -> str | None:
+    if base.runs:
+        return None
+    note = f"no baseline: {base.used} has no result here, and nothing stands in for it"
+    timed_against = {run.baseline for c in candidates for run in c.runs.values()}
+    if base.used.text in timed_against:
+        note += "; the candidates' own ratio_to_baseline divides by it"
+    return note
+
+
+def _contestant(entrant: Entrant, note: str | None) -> Contestant:
+    return Contestant(
+        asked=entrant.asked,
+        used=entrant.used.text,
+        cases=len(entrant.runs),
+        outcomes=_outcomes(entrant.runs),
+        note=note,
+    )
+
+
+def _outcomes(runs: Runs) -> dict[Outcome, int]:
+    return {Outcome(word): n for word, n in Counter(run.outcome for run in runs.values()).items()}
+
+
+def _summary(base: Entrant, candidate: Entrant) -> CandidateSummary:
+    common = [key for key in candidate.runs if key in base.runs]
+    both_ok = [
+        key
+        for key in common
+        if base.runs[key].outcome == candidate.runs[key].outcome == Outcome.OK.value
+    ]
+    ratios = [ratio_of(base.runs[key], candidate.runs[key]) for key in both_ok]
+    mean = geometric_mean([ratio for ratio, _ in ratios if ratio is not None])
+    note = None if candidate.runs else f"{candidate.used} has no result here"
+    return CandidateSummary(
+        **_contestant(candidate, note).model_dump(),
+        common_cases=sum(ratio is not None for ratio, _ in ratios),
+        geometric_mean_ratio=mean.value if mean else None,
+        geometric_mean_low=mean.low if mean else None,
+        geometric_mean_high=mean.high if mean else None,
+        inexact_cases=sum(candidate.runs[key].grade in _INEXACT for key in both_ok),
+    )
+
+
+def ratio_of(base: BriefRun, candidate: BriefRun) -> tuple[Ratio | None, str | None]:
+    """(candidate / base, where it comes from); (None, None) without a shared baseline."""
+    if base.outcome != Outcome.OK or candidate.outcome != Outcome.OK:
+        return None, None
+    if base.baseline != candidate.baseline:
+        return None, None
+    if base.contender == base.baseline:
+        return _interval(candidate), "timed in the same process"
+    if candidate.contender == base.baseline:
+        inverse = _interval(base)
+        return _quotient(_ONE, inverse) if inverse else None, "timed in the same process"
+    over, under = _interval(candidate), _interval(base)
+    if over is None or under is None:
+        return None, None
+    return _quotient(over, under), f"ratio of ratios to {base.baseline}"
+
+
+def _interval(run: BriefRun) -> Ratio | None:
+    if run.ratio is None or run.ratio <= 0:
+        return None
+    bounded = run.ratio_low is not None and run.ratio_low > 0 and run.ratio_high is not None
+    low, high = (run.ratio_low, run.ratio_high) if bounded else (None, None)
+    return Ratio(value=run.ratio, low=low, high=high)
+
+
+def _half_width(interval: Ratio) -> float | None:
+    """Half of the interval's width in log space; None without bounds."""
+    if interval.low is None or interval.high is None:
+        return None
+    return (math.log(interval.high) - math.log(interval.low)) / 2
+
+
+def _around(log_value: float, half_width: float | None) -> Ratio:
+    if half_width is None:
+        return Ratio(value=math.exp(log_value))
+    return Ratio(
+        value=math.exp(log_value),
+        low=math.exp(log_value - half_width),
+        high=math.exp(log_value + half_width),
+    )
+
+
+def _quotient(over: Ratio, under: Ratio) -> Ratio:
+    widths = (_half_width(over), _half_width(under))
+    width = None if widths[0] is None or widths[1] is None else math.hypot(widths[0], widths[1])
+    return _around(math.log(over.value) - math.log(under.value), width)
+
+
+def geometric_mean(ratios: Sequence[Ratio]) -> Ratio | None:
+    """Geometric mean; bounds only where every ratio has some. None of nothing."""
+    if not ratios:
+        return None
+    mean = sum(math.log(ratio.value) for ratio in ratios) / len(ratios)
+    widths = [_half_width(ratio) for ratio in ratios]
+    known = [width for width in widths if width is not None]
+    bounded = len(known) == len(widths)
+    return _around(mean, math.hypot(*known) / len(ratios) if bounded else None)
+
+
+def _row(
+    key: Key, base: Entrant, candidates: Sequence[Entrant], results: Mapping[str, Result]
+) -> CompareRow:
+    def side(entrant: Entrant) -> Side | None:
+        run = entrant.runs.get(key)
+        return _side(results[run.id]) if run is not None and run.id in results else None
+
+    base_side = side(base)
+    cells = tuple(
+        _cell(base.runs.get(key), candidate.runs.get(key), (base_side, side(candidate)))
+        for candidate in candidates
+    )
+    row: dict[str, Any] = {"case": key[4], "pass": key[5], "device_name": key[0]}
+    return CompareRow(base=base_side, candidates=cells, **row)
+
+
+def _cell(
+    base: BriefRun | None, candidate: BriefRun | None, sides: tuple[Side | None, Side | None]
+) -> CandidateCell:
+    ratio, source = ratio_of(base, candidate) if base and candidate else (None, None)
+    under, over = (side.workspace_bytes if side else None for side in sides)
+    return CandidateCell(
+        side=sides[1],
+        ratio=ratio.value if ratio else None,
+        ratio_low=ratio.low if ratio else None,
+        ratio_high=ratio.high if ratio else None,
+        ratio_source=source if ratio else None,
+        workspace_ratio=over / under if over is not None and under else None,
+        environments_differ=(
+            base.environment_id != candidate.environment_id if base and candidate else None
+        ),
+    )
+
+
+def _side(result: Result) -> Side:
+    peaks = [result.peak_forward_bytes, result.peak_backward_bytes]
+    known = [peak for peak in peaks if peak is not None]
+    ratios = [error.ratio for error in result.errors if error.ratio is not None]
+    return Side(
+        result_id=result.id,
+        label=result.label,
+        outcome=result.outcome,
+        reason=result.reason,
+        latency_ms=result.latency_ms,
+        latency_low_ms=result.latency_low_ms,
+        latency_high_ms=result.latency_high_ms,
+        baseline=result.baseline,
+        ratio_to_baseline=result.ratio_to_baseline,
+        floor_ratio=result.floor_ratio,
+        peak_bytes=max(known, default=None),
+        workspace_bytes=result.workspace_bytes,
+        grade=result.grade,
+        worst_error_ratio=max(ratios, default=None),
+        errors=result.errors,
+        flags=result.flags,
+        environment_id=result.environment_id,
+    )

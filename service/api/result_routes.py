@@ -1,0 +1,162 @@
+"""Routes of results: list, read, samples, invalidate. Comparisons and plots share the filters."""
+
+import math
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import AfterValidator, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..contract.errors import ConflictError, Fault, InvalidRequestError
+from ..contract.plan import nearest
+from ..contract.result import Result
+from ..contract.words import Dtype, Outcome, Pass, Recipe
+from ..store.result_pages import SORTABLE, Order, Place, sorted_runs
+from ..store.results import ResultFilter, get_run, get_samples, invalidate_run
+from ..store.views import result_view
+from .answers import IMMUTABLE, tagged
+from .dependencies import READING, Admin, Context
+from .documents import Body, body_docs, body_of
+from .paging import MOST_VALUES, Page, PageQuery, cut_page, decode_cursor, encode_cursor, next_link
+from .problems import problem_docs
+from .records import Moment, ResultPatch, Samples, SampleView
+
+router = APIRouter(prefix="/api/v1", dependencies=READING, tags=["results"])
+
+MOST_INT = 2**53
+
+Text = Annotated[str, Field(max_length=400)]
+Whole = Annotated[int, Field(ge=0, le=MOST_INT)]
+Few = Field(max_length=MOST_VALUES)
+ResultId = Annotated[str, Path(description="Id of a result.", max_length=64)]
+
+
+def _label(value: str) -> str:
+    if not value.partition("=")[1]:
+        raise ValueError("a label is written name=value")
+    return value
+
+
+class FilterQuery(PageQuery):
+    """Filters over results. Repeated values are alternatives; different filters narrow together."""
+
+    kernel: Annotated[list[Text], Few] = []
+    version: Annotated[list[Text], Few] = []
+    params: Annotated[list[Text], Few] = []
+    contender: Annotated[list[Text], Few] = []
+    case: Annotated[list[Text], Few] = []
+    tokens: Annotated[list[Whole], Few] = []
+    hidden: Annotated[list[Whole], Few] = []
+    vocab: Annotated[list[Whole], Few] = []
+    dtype: Annotated[list[Dtype], Few] = []
+    pass_: Annotated[list[Pass], Field(alias="pass", max_length=MOST_VALUES)] = []
+    recipe: Annotated[list[Recipe], Few] = []
+    outcome: Annotated[list[Outcome], Few] = []
+    gpu: Annotated[list[Text], Few] = []
+    job: Annotated[list[Text], Few] = []
+    label: Annotated[list[Annotated[Text, AfterValidator(_label)]], Few] = []
+    since: Moment | None = None
+    until: Moment | None = None
+    tokens_gte: Whole | None = None
+    tokens_lte: Whole | None = None
+    hidden_gte: Whole | None = None
+    hidden_lte: Whole | None = None
+    vocab_gte: Whole | None = None
+    vocab_lte: Whole | None = None
+    include_invalid: bool = False
+
+    def wanted(self) -> ResultFilter:
+        """The store's form of these filters."""
+        return ResultFilter.model_validate(
+            self.model_dump(include=set(ResultFilter.model_fields), by_alias=False)
+        )
+
+
+class ResultQuery(FilterQuery):
+    """Filters over results, their order and the page."""
+
+    sort: Annotated[
+        str | None,
+        Field(max_length=40, description="A column, with `-` before it from high to low."),
+    ] = None
+
+    def order(self) -> Order:
+        """The order asked for; newest first by default. Raises InvalidRequestError."""
+        if self.sort is None:
+            return Order()
+        name, descending = self.sort.removeprefix("-"), self.sort.startswith("-")
+        if name == "created_at":
+            return Order(None, descending)
+        if name not in SORTABLE:
+            known = [*SORTABLE, "created_at"]
+            message = f"cannot sort by {name!r}{nearest(name, known)}. Known: {', '.join(known)}"
+            raise InvalidRequestError([Fault("/query/sort", "unknown_column", message)])
+        return Order(name, descending)
+
+
+def _place_text(order: Order, sort: str, run: Any) -> str:
+    value = getattr(run, order.column) if order.column else None
+    return encode_cursor("results", sort, value, run.id)
+
+
+def _place(query: ResultQuery) -> Place | None:
+    if query.cursor is None:
+        return None
+    parts = decode_cursor("results", query.cursor, [str, (int, float, type(None)), str])
+    if parts[0] != (query.sort or "") or (isinstance(parts[1], float) and math.isnan(parts[1])):
+        fault = Fault("/query/cursor", "bad_cursor", "this cursor belongs to another order")
+        raise InvalidRequestError([fault])
+    return Place(parts[1], parts[2])
+
+
+@router.get("/results", response_model=Page[Result], responses=problem_docs())
+def get_results(
+    request: Request, query: Annotated[ResultQuery, Query()], context: Context
+) -> Response:
+    """Results that match all filters, newest first unless `sort` says otherwise."""
+    order = query.order()
+    with context.database.reading() as session:
+        rows = sorted_runs(session, query.wanted(), order, _place(query), query.limit + 1)
+        shown, cursor = cut_page(
+            rows, query.limit, lambda run: _place_text(order, query.sort or "", run)
+        )
+        page = Page[Result](items=[result_view(run) for run in shown], next_cursor=cursor)
+    headers = {"Link": next_link(request, cursor)} if cursor else {}
+    return tagged(request, page, headers=headers)
+
+
+@router.get("/results/{result_id}", response_model=Result, responses=problem_docs(404))
+def get_result(result_id: ResultId, request: Request, context: Context) -> Response:
+    """One result. Numbers that could not be taken are null; `reason` says why."""
+    with context.database.reading() as session:
+        view = result_view(get_run(session, result_id))
+    return tagged(request, view)
+
+
+@router.get("/results/{result_id}/samples", response_model=Samples, responses=problem_docs(404))
+def get_result_samples(result_id: ResultId, request: Request, context: Context) -> Response:
+    """Raw samples of a result: contender, baseline and floor, by process. They never change."""
+    with context.database.reading() as session:
+        get_run(session, result_id)
+        blocks = get_samples(session, result_id)
+    views = tuple(SampleView.model_validate(block.model_dump()) for block in blocks)
+    return tagged(request, Samples(result_id=result_id, blocks=views), IMMUTABLE)
+
+
+@router.patch(
+    "/results/{result_id}",
+    responses=problem_docs(404, 409, 413, 415, 429),
+    openapi_extra=body_docs(ResultPatch),
+)
+def invalidate_result(
+    result_id: ResultId,
+    body: Annotated[Body[ResultPatch], Depends(body_of(ResultPatch))],
+    context: Context,
+    principal: Admin,
+) -> Result:
+    """Take a result out of use, with the reason. Nothing is deleted."""
+    with context.database.transaction() as session:
+        if get_run(session, result_id).invalidated_at is not None:
+            raise ConflictError(f"result {result_id} is invalidated already")
+        return result_view(invalidate_run(session, result_id, body.value.invalid_reason))

@@ -1,0 +1,153 @@
+"""From a JobRequest to a stored job or a dry run: plan, reuse, route, idempotency."""
+
+from dataclasses import dataclass
+
+from ..contract.catalogue import Catalogue
+from ..contract.errors import NotFoundError
+from ..contract.ids import new_id
+from ..contract.job import JobRequest
+from ..contract.machine import Machine
+from ..contract.plan import Plan, PlannedCell, plan_job
+from ..contract.result import JobView
+from ..store.database import Database
+from ..store.idempotency import Abandoned, IdempotencyKeys, StoredAnswer
+from ..store.jobs import Jobs, KnownRun, get_job
+from ..store.results import known_runs
+from ..store.views import job_views
+from ..store.workers import live_machines, route
+from .records import DryRun, DryRunCell
+
+ACCEPTED = 202
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A planned job with what is known already and the queue it goes to."""
+
+    plan: Plan
+    known: dict[str, KnownRun]
+    queue: str
+    machines: tuple[Machine, ...]
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The answer to a submission; `replayed` when an earlier request gave it."""
+
+    job: JobView
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who submits: the token behind the job, and the scope and key of its idempotency."""
+
+    token_id: str | None
+    owner: str
+    key: str | None = None
+
+
+class Submission:
+    """Takes jobs in."""
+
+    def __init__(
+        self, database: Database, jobs: Jobs, catalogue: Catalogue, max_cells: int
+    ) -> None:
+        self._database, self._jobs = database, jobs
+        self._catalogue, self._max_cells = catalogue, max_cells
+        self._keys = IdempotencyKeys(database)
+
+    def prepare(self, request: JobRequest) -> Prepared:
+        """Plan a request against the live machines and the stored results. Stores nothing."""
+        with self._database.reading() as session:
+            machines = live_machines(session)
+            plan = plan_job(request, self._catalogue, machines, self._max_cells)
+            queue = route(machines, request.accelerator)
+            known: dict[str, KnownRun] = {}
+            if request.reuse:
+                # a result answers only for the devices that would run the job
+                serving = [machine for machine in machines if queue in machine.queues]
+                keys = [planned.cell.key for planned in plan.cells if planned.outcome is None]
+                known = known_runs(session, keys, serving, request.processes)
+        return Prepared(plan, known, queue, tuple(machines))
+
+    def dry_run(self, request: JobRequest) -> DryRun:
+        """What the job would do."""
+        prepared = self.prepare(request)
+        cells = tuple(
+            _dry_cell(position, planned, prepared.known)
+            for position, planned in enumerate(prepared.plan.cells)
+        )
+        runs = [c for c in cells if c.outcome is None and c.known_result_id is None]
+        return DryRun(
+            cells=cells,
+            cells_total=len(cells),
+            cells_known=sum(cell.known_result_id is not None for cell in cells),
+            cells_refused=sum(cell.outcome is not None for cell in cells),
+            cells_to_run=len(runs),
+            estimated_minutes=sum(cell.estimated_s for cell in runs) / 60,
+            estimated_peak_bytes=max((cell.estimated_peak_bytes for cell in runs), default=0),
+            queue=prepared.queue,
+            machines_live=len(prepared.machines),
+        )
+
+    def submit(self, request: JobRequest, digest: str, sender: Sender) -> Submitted:
+        """Store and queue the job; an Idempotency-Key seen before gives the stored answer."""
+        job_id = new_id("job")
+        if sender.key is None:
+            return Submitted(self._create(request, sender.token_id, job_id))
+        earlier = self._keys.begin(sender.owner, sender.key, digest, job_id)
+        if isinstance(earlier, StoredAnswer):
+            return Submitted(JobView.model_validate(earlier.body), replayed=True)
+        replayed = False
+        try:
+            if isinstance(earlier, Abandoned):
+                job_id = earlier.resource
+                found = self._find(job_id)
+                replayed = found is not None
+                job = found or self._create(request, sender.token_id, job_id)
+            else:
+                job = self._create(request, sender.token_id, job_id)
+        except Exception:
+            self._keys.forget(sender.owner, sender.key)
+            raise
+        answer = StoredAnswer(ACCEPTED, job.model_dump(mode="json", by_alias=True))
+        self._keys.finish(sender.owner, sender.key, answer)
+        return Submitted(job, replayed)
+
+    def _create(self, request: JobRequest, token_id: str | None, job_id: str) -> JobView:
+        prepared = self.prepare(request)
+        self._jobs.submit(prepared.plan, prepared.known, prepared.queue, token_id, job_id)
+        with self._database.reading() as session:
+            return job_views(session, [get_job(session, job_id)])[0]
+
+    def _find(self, job_id: str) -> JobView | None:
+        with self._database.reading() as session:
+            try:
+                return job_views(session, [get_job(session, job_id)])[0]
+            except NotFoundError:
+                return None
+
+    def retry(self, job_id: str) -> int:
+        """Run the failed cells of a job again; returns how many."""
+        with self._database.reading() as session:
+            accelerator = get_job(session, job_id).accelerator
+            queue = route(live_machines(session), accelerator)
+        return self._jobs.retry(job_id, queue)
+
+
+def _dry_cell(position: int, planned: PlannedCell, known: dict[str, KnownRun]) -> DryRunCell:
+    answer = known.get(planned.cell.key)
+    return DryRunCell.model_validate(
+        {
+            "position": position,
+            "contender": planned.cell.contender.text,
+            "case": planned.cell.case.text,
+            "pass": planned.cell.pass_,
+            "known_result_id": answer.run_id if answer else None,
+            "outcome": planned.outcome,
+            "reason": planned.reason,
+            "estimated_s": planned.estimated_s,
+            "estimated_peak_bytes": planned.estimated_peak_bytes,
+        }
+    )

@@ -1,0 +1,109 @@
+"""JobRequest: the one body that the API, the command line and job files share."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from .case import MAX_HIDDEN, MAX_TOKENS, MAX_VOCAB, CaseOptions, TokenStream
+from .contender import Contender
+from .words import Dtype, JobKind, Pass, Recipe
+
+Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+
+
+class StreamSpec(BaseModel):
+    """`{"stream": {...}}` in place of one token count."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stream: TokenStream
+
+
+class ShapeSpec(BaseModel):
+    """One shape: numbers, or a model preset that carries hidden, vocab and the model's options."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: Tokens | StreamSpec
+    hidden: Annotated[int | None, Field(ge=1, le=MAX_HIDDEN)] = None
+    vocab: Annotated[int | None, Field(ge=2, le=MAX_VOCAB)] = None
+    model: Annotated[str | None, Field(max_length=64)] = None
+
+    @model_validator(mode="after")
+    def _numbers_or_model(self) -> Self:
+        numbers = self.hidden is not None and self.vocab is not None
+        if self.model is None and not numbers:
+            raise ValueError("a shape needs hidden and vocab, or model")
+        if self.model is not None and (self.hidden is not None or self.vocab is not None):
+            raise ValueError("give either model, or hidden and vocab")
+        return self
+
+
+class Sweep(BaseModel):
+    """Values that replace the named dimension of every shape; a stream stays as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: list[Tokens] | None = None
+    hidden: list[Annotated[int, Field(ge=1, le=MAX_HIDDEN)]] | None = None
+    vocab: list[Annotated[int, Field(ge=2, le=MAX_VOCAB)]] | None = None
+
+
+def _utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError("the time has no zone; write it as 2026-11-30T12:00:00Z")
+    return value.astimezone(UTC)
+
+
+UtcTime = Annotated[datetime, AfterValidator(_utc)]
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+LabelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
+
+
+class JobRequest(BaseModel):
+    """What to measure. Only `contenders` and `shapes` are required.
+
+    Cells = contenders x shapes x sweep x dtypes x passes x recipes, duplicates dropped.
+    `priority`: 1 runs first, 9 last. `timeout_s` is per cell, compile included; `deadline_s` counts
+    from submission and ends what is still queued.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: JobKind = JobKind.BENCHMARK
+    contenders: Annotated[list[Contender], Field(min_length=1, max_length=200)]
+    shapes: Annotated[list[ShapeSpec], Field(min_length=1, max_length=1000)]
+    sweep: Sweep = Sweep()
+    dtypes: Annotated[list[Dtype], Field(min_length=1, max_length=4)] = [Dtype.BFLOAT16]
+    passes: Annotated[list[Pass], Field(min_length=1, max_length=3)] = [Pass.FORWARD_BACKWARD]
+    recipes: Annotated[list[Recipe], Field(min_length=1, max_length=5)] = [Recipe.NORMAL]
+    options: CaseOptions = CaseOptions()
+    baseline: Contender = Contender(kernel="torch-naive")
+    accelerator: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)] = "any"
+    processes: Annotated[int, Field(ge=1, le=24)] = 3
+    priority: Annotated[int, Field(ge=1, le=9)] = 5
+    timeout_s: Annotated[float, Field(gt=0, le=7200)] = 600.0
+    deadline_s: Annotated[float | None, Field(gt=0, le=30 * 86400)] = None
+    reuse: bool = True
+    labels: Annotated[dict[LabelName, Label], Field(max_length=20)] = {}
+
+    @model_validator(mode="after")
+    def _kind_fits(self) -> Self:
+        if self.kind is JobKind.COMPARE and len(self.contenders) != 2:
+            raise ValueError("a compare job takes exactly two contenders: base, then candidate")
+        if self.kind is JobKind.TRAIN:
+            raise ValueError("kind train is not available in this version")
+        return self
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        """A small valid body, shown in the API docs and the job form."""
+        return {
+            "contenders": ["flce", "liger@0.8.5"],
+            "shapes": [{"tokens": 8192, "hidden": 4096, "vocab": 128256}],
+            "passes": ["forward_backward"],
+        }
+
+
+LevelName = Literal["debug", "info", "warning", "error"]

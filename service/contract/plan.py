@@ -1,0 +1,293 @@
+"""From a JobRequest to a Plan: names checked, versions resolved, cells expanded, lots cut."""
+
+import difflib
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from .case import Case, CaseOptions
+from .catalogue import Catalogue, KernelRow
+from .contender import Contender
+from .errors import Fault, InvalidRequestError, JobTooLargeError, UnknownNameError
+from .estimate import cell_seconds, peak_bytes
+from .job import JobRequest, ShapeSpec, StreamSpec
+from .machine import ASSUMED, Machine
+from .run import CaseWork, Cell, Lot, Record
+from .words import JobKind, Outcome
+
+LOT_SECONDS = 600.0
+CASES_PER_LOT = 25
+MARGIN = 4
+
+
+class PlannedCell(Record):
+    """A cell with what is known before it runs; a refused cell carries outcome and reason."""
+
+    cell: Cell
+    lot: int
+    case_index: int
+    estimated_s: float
+    estimated_peak_bytes: int
+    outcome: Outcome | None = None
+    reason: str | None = None
+
+
+class Plan(Record):
+    """A job ready to be stored: its cells in order and the lots that workers take."""
+
+    request: JobRequest
+    cells: tuple[PlannedCell, ...]
+    lots: tuple[Lot, ...]
+    estimated_s: float
+    estimated_peak_bytes: int
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for the closest known name, else an empty text."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _listing(names: Iterable[str], most: int = 40) -> str:
+    shown = list(names)
+    return ", ".join(shown[:most]) + (" ..." if len(shown) > most else "")
+
+
+def resolve_contender(
+    contender: Contender, catalogue: Catalogue, pointer: str
+) -> tuple[Contender, list[Fault]]:
+    """The contender with its version filled in, and everything that is wrong with it."""
+    row = catalogue.kernels.get(contender.kernel)
+    if row is None:
+        known = _listing(sorted(catalogue.kernels))
+        hint = nearest(contender.kernel, catalogue.kernels)
+        message = f"there is no kernel {contender.kernel!r}{hint}. Known: {known}"
+        return contender, [Fault(f"{pointer}/kernel", "unknown_kernel", message)]
+    faults = [*_param_faults(contender, row, pointer)]
+    version = contender.version
+    if row.versions:
+        version = row.latest if version in (None, "latest") else version
+        if version not in row.versions:
+            message = (
+                f"{row.name} has no version {version!r}{nearest(str(version), row.versions)}. "
+                f"Known: {_listing(reversed(row.versions))}"
+            )
+            faults.append(Fault(f"{pointer}/version", "unknown_version", message))
+    elif version == "latest":
+        version = None
+    # not model_copy: it would keep the text of the contender without version
+    return Contender(kernel=row.name, version=version, params=contender.params), faults
+
+
+def _param_faults(contender: Contender, row: KernelRow, pointer: str) -> Iterable[Fault]:
+    known = {param.name: param for param in row.params}
+    for name, value in contender.params.items():
+        at = f"{pointer}/params/{name}"
+        if name not in known:
+            there = f"it has {_listing(known)}" if known else "it has none"
+            message = f"{row.name} has no param {name!r}{nearest(name, known)}; {there}"
+            yield Fault(at, "unknown_param", message)
+        elif fault := known[name].fault(value):
+            yield Fault(at, "bad_param", f"{fault}; got {value!r}")
+
+
+def _shapes(
+    request: JobRequest, catalogue: Catalogue
+) -> tuple[list[tuple[Any, int, int, CaseOptions]], list[Fault]]:
+    shapes: list[tuple[Any, int, int, CaseOptions]] = []
+    faults: list[Fault] = []
+    for index, spec in enumerate(request.shapes):
+        hidden, vocab, options = spec.hidden, spec.vocab, request.options
+        if spec.model is not None:
+            preset = catalogue.presets.get(spec.model)
+            if preset is None:
+                message = (
+                    f"there is no model {spec.model!r}{nearest(spec.model, catalogue.presets)}. "
+                    f"Known: {_listing(sorted(catalogue.presets))}"
+                )
+                faults.append(Fault(f"/shapes/{index}/model", "unknown_model", message))
+                continue
+            hidden, vocab = preset.hidden, preset.vocab
+            options = CaseOptions(**{**preset.options, **request.options.changed()})
+        shapes.extend(_swept(request, spec, (hidden or 1, vocab or 2), options))
+    return shapes, faults
+
+
+def _swept(
+    request: JobRequest, spec: ShapeSpec, size: tuple[int, int], options: CaseOptions
+) -> Iterable[tuple[Any, int, int, CaseOptions]]:
+    stream = isinstance(spec.tokens, StreamSpec)
+    own = spec.tokens.stream if isinstance(spec.tokens, StreamSpec) else spec.tokens
+    tokens: Sequence[Any] = [own] if stream else (request.sweep.tokens or [own])
+    hidden = request.sweep.hidden or [size[0]]
+    vocab = request.sweep.vocab or [size[1]]
+    return [(n, h, v, options) for n, h, v in itertools.product(tokens, hidden, vocab)]
+
+
+def _cases(request: JobRequest, catalogue: Catalogue) -> tuple[list[Case], list[Fault]]:
+    shapes, faults = _shapes(request, catalogue)
+    cases: dict[str, Case] = {}
+    for (tokens, hidden, vocab, options), dtype, recipe in itertools.product(
+        shapes, request.dtypes, request.recipes
+    ):
+        try:
+            case = Case(
+                tokens=tokens,
+                hidden=hidden,
+                vocab=vocab,
+                dtype=dtype,
+                options=options,
+                recipe=recipe,
+            )
+        except ValidationError as error:
+            faults.append(Fault("/shapes", "bad_shape", error.errors()[0]["msg"]))
+            continue
+        cases[case.text] = case
+    return list(cases.values()), faults
+
+
+def _checked(request: JobRequest, catalogue: Catalogue) -> tuple[JobRequest, list[Case]]:
+    faults: list[Fault] = []
+    contenders: dict[str, Contender] = {}
+    for index, contender in enumerate(request.contenders):
+        resolved, found = resolve_contender(contender, catalogue, f"/contenders/{index}")
+        faults += found
+        contenders[resolved.text] = resolved
+    if request.kind is JobKind.COMPARE and not faults and len(contenders) < 2:
+        faults.append(Fault("/contenders", "same_contender", "base and candidate are the same"))
+    baseline, found = resolve_contender(request.baseline, catalogue, "/baseline")
+    row = catalogue.kernels.get(baseline.kernel)
+    if row is not None and row.package is not None:
+        message = (
+            f"the baseline is timed in every process, so it must be built in; {row.name} is a "
+            "package. Use torch-naive, and a compare job for A against B"
+        )
+        found = [*found, Fault("/baseline", "baseline_not_built_in", message)]
+    cases, bad_shapes = _cases(request, catalogue)
+    faults += [*found, *bad_shapes]
+    if faults:
+        unknown = all(fault.code.startswith("unknown") for fault in faults)
+        raise (UnknownNameError if unknown else InvalidRequestError)(faults)
+    resolved_request = request.model_copy(
+        update={"contenders": list(contenders.values()), "baseline": baseline}
+    )
+    return resolved_request, cases
+
+
+def _planned_cell(
+    cell: Cell, catalogue: Catalogue, request: JobRequest, machines: list[Machine]
+) -> PlannedCell:
+    machine = machines[0] if machines else ASSUMED
+    row = catalogue.kernels[cell.contender.kernel]
+    predicted = peak_bytes(catalogue, cell.contender, cell.case)
+    outcome, reason = None, None
+    if not isinstance(cell.case.tokens, int):
+        outcome, reason = Outcome.UNSUPPORTED, "this version does not measure streams yet"
+    elif missing := row.lacks(cell.case.options, cell.contender.version):
+        outcome, reason = Outcome.UNSUPPORTED, f"{cell.contender} has no option {missing}"
+    elif cell.case.dtype not in row.dtypes:
+        outcome, reason = Outcome.UNSUPPORTED, f"{row.name} does not take {cell.case.dtype}"
+    elif machines and all(predicted > m.memory_bytes for m in machines):
+        room = max(m.memory_bytes for m in machines)
+        outcome = Outcome.OUT_OF_MEMORY
+        reason = f"predicted {predicted / 2**30:.1f} GiB, the device has {room / 2**30:.1f} GiB"
+    return PlannedCell(
+        cell=cell,
+        lot=0,
+        case_index=0,
+        estimated_s=cell_seconds(row, cell.case, cell.pass_, request.processes, machine),
+        estimated_peak_bytes=predicted,
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def _most_cells(request: JobRequest) -> int:
+    """Cells with every duplicate that is seen without expanding: a sweep can ask for 10^12."""
+    sweep = request.sweep
+    shapes = {
+        (
+            spec.model,
+            str(spec.tokens) if isinstance(spec.tokens, StreamSpec) or not sweep.tokens else "",
+            None if sweep.hidden else spec.hidden,
+            None if sweep.vocab else spec.vocab,
+        )
+        for spec in request.shapes
+    }
+    swept = len(set(sweep.hidden or [0])) * len(set(sweep.vocab or [0]))
+    counts = len(set(sweep.tokens or [0]))
+    rows = sum(counts if tokens == "" else 1 for _, tokens, _, _ in shapes) * swept
+    lists = (request.dtypes, request.recipes, request.passes, {c.text for c in request.contenders})
+    return rows * math.prod(len(set(words)) for words in lists)
+
+
+def _refuse_too_many(count: int, most: int, allowed: int) -> None:
+    if count > most:
+        raise JobTooLargeError(
+            [Fault("", "too_many_cells", f"{count} cells; one job may have {allowed}")]
+        )
+
+
+def plan_job(
+    request: JobRequest,
+    catalogue: Catalogue,
+    machines: Sequence[Machine] = (),
+    max_cells: int = 20_000,
+) -> Plan:
+    """Check and expand a request. `machines` are the live ones; without any nothing is refused.
+
+    Raises InvalidRequestError (all faults at once), UnknownNameError, JobTooLargeError.
+    """
+    # unseen duplicates leave a margin: the exact count is checked when the cases are there
+    _refuse_too_many(_most_cells(request), MARGIN * max_cells, max_cells)
+    request, cases = _checked(request, catalogue)
+    passes = tuple(dict.fromkeys(request.passes))
+    _refuse_too_many(len(cases) * len(request.contenders) * len(passes), max_cells, max_cells)
+    serving = [machine for machine in machines if machine.serves(request.accelerator)]
+    cells: list[PlannedCell] = []
+    lots: list[Lot] = []
+    current: list[CaseWork] = []
+    lot_seconds = 0.0
+    for case in cases:
+        work = CaseWork(case=case, contenders=tuple(request.contenders), passes=passes)
+        rows = [
+            _planned_cell(
+                Cell(contender=contender, case=case, pass_=pass_),
+                catalogue,
+                request,
+                serving,
+            )
+            for contender in request.contenders
+            for pass_ in passes
+        ]
+        seconds = sum(row.estimated_s for row in rows if row.outcome is None)
+        if current and (len(current) >= CASES_PER_LOT or lot_seconds + seconds > LOT_SECONDS):
+            lots.append(_lot(len(lots), request, current, lot_seconds))
+            current, lot_seconds = [], 0.0
+        place = {"lot": len(lots), "case_index": len(current)}
+        cells += [row.model_copy(update=place) for row in rows]
+        current.append(work)
+        lot_seconds += seconds
+    lots.append(_lot(len(lots), request, current, lot_seconds))
+    _refuse_hopeless(cells)
+    return Plan(
+        request=request,
+        cells=tuple(cells),
+        lots=tuple(lots),
+        estimated_s=sum(lot.estimated_s for lot in lots),
+        estimated_peak_bytes=max(cell.estimated_peak_bytes for cell in cells),
+    )
+
+
+def _lot(index: int, request: JobRequest, cases: list[CaseWork], seconds: float) -> Lot:
+    return Lot(index=index, queue=request.accelerator, cases=tuple(cases), estimated_s=seconds)
+
+
+def _refuse_hopeless(cells: Sequence[PlannedCell]) -> None:
+    if all(cell.outcome is Outcome.OUT_OF_MEMORY for cell in cells):
+        smallest = min(cells, key=lambda cell: cell.estimated_peak_bytes)
+        message = f"no cell of the job fits: {smallest.cell.case} is {smallest.reason}"
+        raise InvalidRequestError([Fault("/shapes", "does_not_fit", message)])

@@ -1,0 +1,199 @@
+"""The worker's transactions: claim a lot, report progress, save cells behind a fence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from ..contract.errors import LotLostError
+from ..contract.run import CaseWork, RunRecord
+from ..contract.words import CellState, JobState, LotState, Outcome
+from .database import Database
+from .events import add_event, now
+from .jobs import end_job_if_complete
+from .models import CellLogRow, CellRow, JobRow, LotRow
+from .results import insert_run
+
+LOG_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class OpenCell:
+    """A cell of a case that still needs an answer."""
+
+    id: int
+    position: int
+    contender: str
+    pass_: str
+
+
+@dataclass(frozen=True)
+class CaseTask:
+    """One case to measure: its work, its open cells, and the job's settings."""
+
+    job_id: str
+    lot_id: str
+    attempt: int
+    case_index: int
+    work: CaseWork
+    cells: tuple[OpenCell, ...]
+    request: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CellAnswer:
+    """How one cell ended: a record to store, or only an outcome with its reason."""
+
+    cell_id: int
+    outcome: Outcome
+    reason: str | None
+    record: RunRecord | None
+    log: str = ""
+
+
+class Work:
+    """What a worker does in the database."""
+
+    def __init__(self, database: Database, worker_id: str) -> None:
+        self._database = database
+        self._worker_id = worker_id
+
+    def begin_lot(self, lot_id: str, attempt: int) -> int:
+        """Claim a lot; returns its number of cases. Raises LotLostError."""
+        with self._database.transaction() as session:
+            claimed = session.execute(
+                sa.update(LotRow)
+                .where(
+                    LotRow.id == lot_id,
+                    LotRow.attempt == attempt,
+                    LotRow.state.in_([LotState.QUEUED.value, LotState.RUNNING.value]),
+                )
+                .values(state=LotState.RUNNING.value, worker_id=self._worker_id, claimed_at=now())
+            )
+            if not getattr(claimed, "rowcount", 0):
+                raise LotLostError(f"lot {lot_id} attempt {attempt} is not open any more")
+            lot = session.get_one(LotRow, lot_id)
+            job = session.get_one(JobRow, lot.job_id)
+            if job.state == JobState.QUEUED:
+                job.state, job.started_at = JobState.RUNNING.value, now()
+                add_event(session, job.id, "state", {"state": job.state, "worker": self._worker_id})
+            return len(lot.cases)
+
+    def begin_case(self, lot_id: str, attempt: int, case_index: int) -> CaseTask | None:
+        """Mark a case's open cells as running; None when all have answers already."""
+        with self._database.transaction() as session:
+            lot = self._held_lot(session, lot_id, attempt)
+            rows = list(
+                session.scalars(
+                    sa.select(CellRow)
+                    .where(
+                        CellRow.lot_id == lot_id,
+                        CellRow.case_index == case_index,
+                        CellRow.state != CellState.DONE.value,
+                    )
+                    .order_by(CellRow.position)
+                )
+            )
+            if not rows:
+                return None
+            for row in rows:
+                row.state, row.started_at = CellState.RUNNING.value, now()
+                row.visits_done = 0
+                add_event(session, lot.job_id, "cell", cell_event(row))
+            job = session.get_one(JobRow, lot.job_id)
+            return CaseTask(
+                job_id=lot.job_id,
+                lot_id=lot_id,
+                attempt=attempt,
+                case_index=case_index,
+                work=CaseWork.model_validate(lot.cases[case_index]),
+                cells=tuple(OpenCell(r.id, r.position, r.contender, r.pass_) for r in rows),
+                request=job.request,
+            )
+
+    @staticmethod
+    def _held_lot(session: Session, lot_id: str, attempt: int) -> LotRow:
+        lot = session.get(LotRow, lot_id)
+        if lot is None or lot.attempt != attempt or lot.state != LotState.RUNNING:
+            raise LotLostError(f"lot {lot_id} was cancelled or taken over")
+        return lot
+
+    def still_mine(self, lot_id: str, attempt: int) -> bool:
+        """Whether this attempt still holds the lot: false after a cancel or a take-over."""
+        with self._database.reading() as session:
+            row = session.execute(
+                sa.select(LotRow.attempt, LotRow.state).where(LotRow.id == lot_id)
+            ).one_or_none()
+        return row is not None and row.attempt == attempt and row.state == LotState.RUNNING
+
+    def report_visits(self, task: CaseTask, visits: dict[int, tuple[int, int]]) -> None:
+        """Store how many visits of each cell are done: {cell id: (done, total)}."""
+        with self._database.transaction() as session:
+            for cell_id, (done, total) in visits.items():
+                row = session.get_one(CellRow, cell_id)
+                if row.state != CellState.RUNNING or row.attempt != task.attempt:
+                    continue
+                row.visits_done, row.visits_total = done, total
+                add_event(session, task.job_id, "cell", cell_event(row))
+
+    def note(self, task: CaseTask, text: str) -> None:
+        """Append a line to the job's log stream."""
+        with self._database.transaction() as session:
+            add_event(session, task.job_id, "log", {"line": text, "worker": self._worker_id})
+
+    def save_case(self, task: CaseTask, answers: Sequence[CellAnswer]) -> None:
+        """Store the answers of a case, all or none. Raises LotLostError when fenced."""
+        with self._database.transaction() as session:
+            for answer in answers:
+                run_id = insert_run(session, answer.record) if answer.record else None
+                if run_id:
+                    session.flush()
+                self._settle(session, task, answer, run_id)
+            end_job_if_complete(session, task.job_id)
+
+    @staticmethod
+    def _settle(session: Session, task: CaseTask, answer: CellAnswer, run_id: str | None) -> None:
+        settled = session.execute(
+            sa.update(CellRow)
+            .where(
+                CellRow.id == answer.cell_id,
+                CellRow.attempt == task.attempt,
+                CellRow.state == CellState.RUNNING.value,
+            )
+            .values(
+                state=CellState.DONE.value,
+                outcome=answer.outcome.value,
+                reason=answer.reason,
+                run_id=run_id,
+                ended_at=now(),
+            )
+        )
+        if not getattr(settled, "rowcount", 0):
+            raise LotLostError(f"cell {answer.cell_id} is not open for attempt {task.attempt}")
+        if answer.log:
+            session.merge(CellLogRow(cell_id=answer.cell_id, text=answer.log[-LOG_BYTES:]))
+        row = session.get_one(CellRow, answer.cell_id, populate_existing=True)
+        add_event(session, task.job_id, "cell", cell_event(row))
+
+    def finish_lot(self, lot_id: str, attempt: int) -> None:
+        """Close a lot whose cases all have answers."""
+        with self._database.transaction() as session:
+            self._held_lot(session, lot_id, attempt).state = LotState.DONE.value
+
+
+def cell_event(row: CellRow) -> dict[str, Any]:
+    """What followers of a job learn of a cell."""
+    return {
+        "position": row.position,
+        "contender": row.contender,
+        "case": row.case_text,
+        "pass": row.pass_,
+        "state": row.state,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "visits_done": row.visits_done,
+        "visits_total": row.visits_total,
+        "run_id": row.run_id,
+    }

@@ -1,0 +1,58 @@
+"""Every job file that we ship is valid and can be planned; the seed suite is what the demo runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from lossbench.service.cli.demonstration import demo_job
+from lossbench.service.cli.requests import read_job_file
+from lossbench.service.contract.catalogue import load_catalogue
+from lossbench.service.contract.errors import LossbenchError
+from lossbench.service.contract.job import JobRequest
+from lossbench.service.contract.machine import Machine
+from lossbench.service.contract.plan import plan_job
+
+SUITES = sorted((Path(__file__).parents[3] / "suites").glob("*.*"))
+H200 = Machine(
+    device_type="cuda",
+    device_name="NVIDIA H200",
+    memory_bytes=140 * 2**30,
+    gemm_tflops=690.0,
+    queues=("h200",),
+)
+SAME_AS_DEMO = ("contenders", "shapes", "dtypes", "options")
+
+
+def planned(body: dict[str, Any]) -> list[str]:
+    """Faults of a suite: not valid, or a cell refused before it runs."""
+    try:
+        plan = plan_job(JobRequest.model_validate(body), load_catalogue(), [H200])
+    except (ValidationError, LossbenchError) as error:
+        return [str(error)]
+    return [f"{cell.cell}: {cell.reason}" for cell in plan.cells if cell.outcome is not None]
+
+
+def test_suites_are_there() -> None:
+    assert {"seed.yaml", "smoke-cpu.yaml"} <= {path.name for path in SUITES}
+
+
+@pytest.mark.parametrize("path", SUITES, ids=lambda path: path.name)
+def test_suite_can_be_planned(path: Path) -> None:
+    assert not planned(read_job_file(path))
+
+
+def test_seed_suite_is_the_demo_of_a_gpu() -> None:
+    suite = next(path for path in SUITES if path.name == "seed.yaml")
+    demo, shipped = demo_job("cuda", H200.memory_bytes), read_job_file(suite)
+    assert {k: shipped[k] for k in SAME_AS_DEMO} == {k: demo[k] for k in SAME_AS_DEMO}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"contenders": ["lieger"]}, {"color": "red"}, {"contenders": ["liger@99.0"]}, {"options": 1}],
+)
+def test_faulty_suite_is_found(change: dict[str, Any]) -> None:
+    suite = next(path for path in SUITES if path.name == "seed.yaml")
+    assert planned(read_job_file(suite) | change)

@@ -1,0 +1,200 @@
+"""Installing a contender's package from a folder of wheels made by hand; no network."""
+
+import base64
+import hashlib
+import json
+import shutil
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lossbench.service.contract.errors import InstallError
+from lossbench.worker import install
+from lossbench.worker.install import Installed, Installer
+
+
+def make_wheel(
+    folder: Path,
+    version: str = "1.0",
+    text: str = "x = 1\n",
+    module: str = "tiny_loss.py",
+) -> Path:
+    """A wheel of the package `tiny-loss` with one module."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"tiny_loss-{version}.dist-info"
+    files = {
+        module: text,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: tiny-loss\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: hand\n"
+        "Root-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    lines = [f"{name},{_record_hash(body)},{len(body)}" for name, body in files.items()]
+    files[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""])
+    path = folder / f"tiny_loss-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, body in files.items():
+            archive.writestr(zipfile.ZipInfo(name), body)
+    return path
+
+
+def _record_hash(body: str) -> str:
+    digest = hashlib.sha256(body.encode()).digest()
+    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+class Shelf:
+    """A data directory and a folder of wheels."""
+
+    def __init__(self, folder: Path) -> None:
+        self.wheels, self.data = folder / "wheels", folder / "data"
+        self.wheels.mkdir()
+        self.installer = Installer(self.data, self.wheels)
+
+    def install(self, version: str = "1.0") -> Installed:
+        return self.installer.install("tiny-loss", version)
+
+    def leftovers(self) -> set[str]:
+        """What lies in the contenders' folder beside locks."""
+        root = self.data / "contenders"
+        return {path.name for path in root.iterdir() if path.suffix != ".lock"}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    """With the real pip."""
+    return Shelf(tmp_path)
+
+
+def quick_pip(action: str, *arguments: str) -> None:
+    """What pip does with a good wheel, without starting it."""
+    if action == "download":
+        source, target = Path(arguments[3]), Path(arguments[5])
+        target.mkdir()
+        for wheel in source.glob(f"tiny_loss-{arguments[-1].partition('==')[2]}-*.whl"):
+            shutil.copy(wheel, target)
+    else:
+        with zipfile.ZipFile(arguments[-1]) as archive:
+            archive.extractall(arguments[arguments.index("--target") + 1])
+
+
+@pytest.fixture
+def quick_shelf(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    """With a stand-in for pip, which takes a third of a second to start."""
+    monkeypatch.setattr(install, "_pip", quick_pip)
+    return shelf
+
+
+def test_install_puts_the_package_into_its_own_site_packages(shelf: Shelf) -> None:
+    wheel = make_wheel(shelf.wheels)
+    installed = shelf.install()
+    assert installed.search_path == shelf.data / "contenders" / "tiny-loss-1.0" / "site-packages"
+    assert (installed.search_path / "tiny_loss.py").read_text() == "x = 1\n"
+    assert installed.wheel_sha256 == hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert shelf.leftovers() == {"tiny-loss-1.0", "hashes.json"}
+
+
+def test_install_of_an_installed_version_asks_pip_nothing(
+    quick_shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wheel(quick_shelf.wheels)
+    first = quick_shelf.install()
+    monkeypatch.setattr(install, "_pip", lambda *_: pytest.fail("pip was asked again"))
+    assert quick_shelf.install("1.0") == first
+
+
+def test_install_two_versions_lie_side_by_side(quick_shelf: Shelf) -> None:
+    make_wheel(quick_shelf.wheels, "1.0", "x = 1\n")
+    make_wheel(quick_shelf.wheels, "2.0", "x = 2\n")
+    one, two = quick_shelf.install("1.0"), quick_shelf.install("2.0")
+    assert (one.search_path / "tiny_loss.py").read_text() == "x = 1\n"
+    assert (two.search_path / "tiny_loss.py").read_text() == "x = 2\n"
+
+
+def test_install_with_another_wheel_than_the_first_time_is_refused(quick_shelf: Shelf) -> None:
+    make_wheel(quick_shelf.wheels)
+    folder = quick_shelf.install().search_path.parent
+    (folder / "installed.json").unlink()
+    make_wheel(quick_shelf.wheels, text="x = 'another'\n")
+    with pytest.raises(InstallError, match="SHA-256") as caught:
+        quick_shelf.install()
+    assert "\n" not in caught.value.message
+    assert not (folder / "installed.json").exists()
+
+
+def test_install_with_the_same_wheel_mends_a_broken_folder(quick_shelf: Shelf) -> None:
+    make_wheel(quick_shelf.wheels)
+    folder = quick_shelf.install().search_path.parent
+    (folder / "installed.json").unlink()
+    (folder / "site-packages" / "tiny_loss.py").write_text("broken")
+    assert (quick_shelf.install().search_path / "tiny_loss.py").read_text() == "x = 1\n"
+
+
+@pytest.mark.parametrize("broken", ["no zip", "escapes"])
+def test_install_of_a_broken_wheel_leaves_nothing_behind(shelf: Shelf, broken: str) -> None:
+    """Neither a folder nor a hash: the mended wheel installs."""
+    path = make_wheel(shelf.wheels, module="../../../evil.py")
+    if broken == "no zip":
+        path.write_bytes(b"this is no zip file")
+    with pytest.raises(InstallError) as caught:
+        shelf.install()
+    assert "\n" not in caught.value.message
+    assert shelf.leftovers() <= {"hashes.json"}
+    make_wheel(shelf.wheels)
+    assert (shelf.install().search_path / "tiny_loss.py").exists()
+
+
+def test_install_of_a_version_that_is_not_there_says_so_in_one_line(shelf: Shelf) -> None:
+    make_wheel(shelf.wheels, "1.0")
+    with pytest.raises(InstallError, match=r"tiny-loss==3\.0") as caught:
+        shelf.install("3.0")
+    assert "\n" not in caught.value.message
+    assert shelf.leftovers() == set()
+
+
+@pytest.mark.parametrize("version", ["", "latest", "1.0; rm -rf /", "../1.0", "--pre"])
+def test_install_of_what_is_no_version_never_reaches_pip(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(install, "_pip", lambda *_: pytest.fail("pip was asked"))
+    with pytest.raises(InstallError, match="is not a version"):
+        shelf.install(version)
+
+
+def test_install_by_two_threads_happens_once(
+    quick_shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wheel(quick_shelf.wheels)
+    asked: list[str] = []
+    pip, both = install._pip, threading.Barrier(2)
+
+    def counting(action: str, *arguments: str) -> None:
+        asked.append(action)
+        pip(action, *arguments)
+
+    monkeypatch.setattr(install, "_pip", counting)
+    found: list[Installed] = []
+
+    def work() -> None:
+        both.wait()
+        found.append(Installer(quick_shelf.data, quick_shelf.wheels).install("tiny-loss", "1.0"))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert asked == ["download", "install"]
+    assert found[0] == found[1]
+
+
+def test_install_writes_down_what_it_installed(quick_shelf: Shelf) -> None:
+    make_wheel(quick_shelf.wheels)
+    installed = quick_shelf.install()
+    facts = json.loads((installed.search_path.parent / "installed.json").read_text())
+    assert facts == {
+        "package": "tiny-loss",
+        "version": "1.0",
+        "wheel_sha256": installed.wheel_sha256,
+    }

@@ -1,0 +1,1 @@
+"""The web pages: application assembly, page routes, templates and static files."""

@@ -1,0 +1,134 @@
+"""The job form: from fields to the body that POST /jobs takes, and back from a stored request."""
+
+import re
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lossbench.service.contract.errors import Fault, InvalidRequestError
+from lossbench.service.contract.job import JobRequest, StreamSpec
+from lossbench.service.contract.words import Dtype, Pass, Recipe
+
+_SEPARATORS = re.compile(r"[\s,;×x]+")
+
+
+class JobForm(BaseModel):
+    """The fields as the browser sends them; unticked boxes are simply missing."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    contenders: list[str] = []
+    more_contenders: str = ""
+    models: list[str] = []
+    tokens: str = ""
+    shapes: str = ""
+    dtypes: list[str] = []
+    passes: list[str] = []
+    recipes: list[str] = []
+    processes: str = "3"
+    baseline: str = "torch-naive"
+    accelerator: str = "any"
+    priority: str = "5"
+    reuse: str = ""
+    label: str = ""
+    action: str = "dry_run"
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """What an empty form starts with."""
+        return cls(
+            contenders=["flce", "liger", "torch-naive"],
+            models=["llama-3-8b"],
+            tokens="8192",
+            dtypes=[Dtype.BFLOAT16.value],
+            passes=[Pass.FORWARD_BACKWARD.value],
+            recipes=[Recipe.NORMAL.value],
+            reuse="on",
+        )
+
+    @classmethod
+    def of_request(cls, request: JobRequest) -> Self:
+        """The form that repeats a request, as far as a form can say it."""
+        models = [spec.model for spec in request.shapes if spec.model]
+        plain = [spec for spec in request.shapes if not isinstance(spec.tokens, StreamSpec)]
+        tokens = dict.fromkeys(str(spec.tokens) for spec in plain if spec.model)
+        own = [f"{s.tokens} {s.hidden} {s.vocab}" for s in plain if s.model is None]
+        return cls(
+            more_contenders="\n".join(contender.text for contender in request.contenders),
+            models=list(dict.fromkeys(models)),
+            tokens=", ".join(tokens),
+            shapes="\n".join(own),
+            dtypes=[dtype.value for dtype in request.dtypes],
+            passes=[pass_.value for pass_ in request.passes],
+            recipes=[recipe.value for recipe in request.recipes],
+            processes=str(request.processes),
+            baseline=request.baseline.text,
+            accelerator=request.accelerator,
+            priority=str(request.priority),
+            reuse="on" if request.reuse else "",
+            label=request.labels.get("name", ""),
+        )
+
+    def body(self) -> dict[str, Any]:
+        """The body of POST /jobs. Raises InvalidRequestError where a field cannot be read."""
+        more = [line.strip() for line in self.more_contenders.splitlines() if line.strip()]
+        return {
+            "contenders": list(dict.fromkeys([*self.contenders, *more])),
+            "shapes": [*self._model_shapes(), *self._own_shapes()],
+            "dtypes": self.dtypes,
+            "passes": self.passes,
+            "recipes": self.recipes,
+            "processes": self.processes,
+            "baseline": self.baseline,
+            "accelerator": self.accelerator.strip() or "any",
+            "priority": self.priority,
+            "reuse": bool(self.reuse),
+            "labels": {"name": self.label.strip()} if self.label.strip() else {},
+        }
+
+    def request(self) -> JobRequest:
+        """The request of this form. Raises InvalidRequestError with one fault per field."""
+        try:
+            return JobRequest.model_validate(self.body())
+        except ValidationError as error:
+            raise InvalidRequestError(
+                [
+                    Fault("/" + "/".join(map(str, found["loc"])), found["type"], _message(found))
+                    for found in error.errors()
+                ]
+            ) from error
+
+    def _model_shapes(self) -> list[dict[str, Any]]:
+        if not self.models:
+            return []
+        counts = _numbers(self.tokens, "/tokens", "token counts such as 4096, 8192")
+        if not counts:
+            raise InvalidRequestError(
+                [Fault("/tokens", "missing", "a model needs at least one token count")]
+            )
+        return [{"model": model, "tokens": n} for model in self.models for n in counts]
+
+    def _own_shapes(self) -> list[dict[str, Any]]:
+        shapes: list[dict[str, Any]] = []
+        for line in filter(None, map(str.strip, self.shapes.splitlines())):
+            sizes = _numbers(line, "/shapes", "a shape such as 8192 4096 128256")
+            if len(sizes) != 3:
+                message = f"{line!r} is not a shape: write tokens hidden vocab, as 8192 4096 128256"
+                raise InvalidRequestError([Fault("/shapes", "bad_shape", message)])
+            shapes.append(dict(zip(("tokens", "hidden", "vocab"), sizes, strict=True)))
+        return shapes
+
+
+def _numbers(text: str, pointer: str, wanted: str) -> list[int]:
+    parts = [part for part in _SEPARATORS.split(text.strip()) if part]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise InvalidRequestError([Fault(pointer, "bad_number", f"{text!r} is not {wanted}")])
+    return [int(part) for part in parts]
+
+
+def _message(found: Any) -> str:
+    names = {"contenders": "choose at least one contender", "shapes": "name at least one shape"}
+    field = str(found["loc"][0]) if found["loc"] else ""
+    if found["type"] == "too_short":
+        return names.get(field, f"choose at least one of {field}")
+    return str(found["msg"]).removeprefix("Value error, ")

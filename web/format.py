@@ -1,0 +1,115 @@
+"""Jinja filters: how numbers, times and words of the project are written on a page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from lossbench.service.plots import text, theme
+from lossbench.service.plots.error import OUTPUT_WORDS
+from lossbench.service.plots.panels import PASS_WORDS
+
+GLYPHS: Mapping[str, str] = {
+    "ok": "✓",
+    "out_of_memory": "■",
+    "wrong": "✗",
+    "unsupported": "–",
+    "timed_out": "◷",
+    "failed": "!",
+    "cancelled": "○",
+    "queued": "·",
+    "running": "◐",
+    "done": "✓",
+    "not_measured": "",
+}
+"""One sign for each outcome and state, so that none is told by colour alone."""
+
+STATUS_WORDS: Mapping[str, str] = {
+    **{outcome.value: words for outcome, words in theme.OUTCOME_WORDS.items()},
+    "queued": "queued",
+    "running": "running",
+    "done": "done",
+    "not_measured": theme.NOT_MEASURED,
+}
+
+GRADE_GLYPHS: Mapping[str, str] = {"exact": "●", "fair": "■", "coarse": "▲", "poor": "✕"}
+TREND_GLYPHS: Mapping[str, str] = {"faster": "▼", "slower": "▲"}
+"""Down is less time."""
+
+
+def ago(value: datetime | None) -> str:
+    """`just now`, `4 min 10 s ago`, or the date when it is longer than a day ago."""
+    if value is None:
+        return text.NONE
+    seconds = (datetime.now(UTC) - value).total_seconds()
+    if seconds < 2:
+        return "just now"
+    return f"{text.duration(seconds)} ago" if seconds < 86_400 else text.moment(value)
+
+
+def iso(value: datetime) -> str:
+    """For the `datetime` attribute of `<time>`."""
+    return value.isoformat(timespec="seconds")
+
+
+def breakable(label: str) -> Markup:
+    """A contender's name that breaks before its version or params rather than inside a word."""
+    safe = str(escape(label))
+    return Markup(safe.replace("@", "<wbr>@").replace("[", "<wbr>[").replace("=", "=<wbr>"))
+
+
+ENVIRONMENT_FACTS: Sequence[tuple[str, str, str]] = (
+    ("driver", "driver", ""),
+    ("cuda", "CUDA", ""),
+    ("torch", "torch", ""),
+    ("triton", "Triton", ""),
+    ("python", "Python", ""),
+    ("power_limit_w", "power limit", " W"),
+)
+"""Facts shown as chips: their name in the record, on the page, and the unit."""
+
+
+_UNITS: Mapping[str, str] = {
+    "w": "W", "mhz": "MHz", "c": "°C", "ms": "ms", "s": "s", "tflops": "TFLOP/s", "gbps": "GB/s",
+}  # fmt: skip
+
+
+def fact(name: str, value: Any) -> tuple[str, str]:
+    """Name and text of a recorded fact; the unit moves from its name to its value."""
+    head, _, last = name.rpartition("_")
+    if last == "bytes" and isinstance(value, int):
+        return head.replace("_", " "), text.in_bytes(value)
+    if last in _UNITS and head and isinstance(value, int | float) and not isinstance(value, bool):
+        return head.replace("_", " "), f"{value:,} {_UNITS[last]}"
+    if isinstance(value, bool):
+        return name.replace("_", " "), "yes" if value else "no"
+    return name.replace("_", " "), text.NONE if value is None else str(value)
+
+
+def facts(named: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """All recorded facts as names and texts."""
+    return [fact(name, value) for name, value in named.items()]
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "digits": text.digits,
+    "ms": text.milliseconds,
+    "ratio": text.ratio,
+    "in_bytes": text.in_bytes,
+    "duration": text.duration,
+    "moment": text.moment,
+    "plural": text.plural,
+    "ago": ago,
+    "iso": iso,
+    "glyph": lambda word: GLYPHS.get(str(word), "?"),
+    "words": lambda word: STATUS_WORDS.get(str(word), str(word)),
+    "grade_glyph": lambda word: GRADE_GLYPHS.get(str(word), ""),
+    "trend_glyph": lambda word: TREND_GLYPHS.get(str(word), ""),
+    "pass_words": lambda word: PASS_WORDS[word],
+    "colour": theme.colour,
+    "breakable": breakable,
+    "facts": facts,
+    "output_words": lambda word: OUTPUT_WORDS.get(str(word), str(word)),
+    "flag": lambda word: str(word).replace("_", " "),
+}

@@ -1,0 +1,177 @@
+"""Pages of jobs: the form, the live page, the report at the same address."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.responses import RedirectResponse
+
+from lossbench.service.api.context import ServiceContext
+from lossbench.service.api.dependencies import Submitter, may_read
+from lossbench.service.api.records import DryRun
+from lossbench.service.api.submission import Sender
+from lossbench.service.contract.errors import InvalidRequestError
+from lossbench.service.contract.result import CellView, JobView, Result
+from lossbench.service.contract.words import RETRIED, Dtype, Pass, Recipe
+from lossbench.service.plots import figure, gaps_of, text
+from lossbench.service.plots.markdown import job_markdown
+from lossbench.service.plots.report import report_tables
+from lossbench.service.store.workers import live_machines
+
+from .command import submit_command
+from .form import JobForm
+from .queries import JobPage, grid, job_page
+from .rendering import page
+
+FIGURE_LABELS = {
+    "latency": "Time per call of every contender, in milliseconds; lower is better",
+    "memory": "Workspace of every contender in bytes; lower is better",
+    "floor": "Time of every contender over the measured floor; lower is better",
+    "error": "Relative L2 error of dW, dx and loss of every contender; lower is better",
+}
+
+
+def job_pages(context: ServiceContext) -> APIRouter:
+    """Routes of `/jobs`."""
+    router = APIRouter(include_in_schema=False, dependencies=[Depends(may_read)])
+    _form_routes(router, context)
+    _job_routes(router, context)
+    return router
+
+
+def _form_routes(router: APIRouter, context: ServiceContext) -> None:
+    @router.get("/jobs/new")
+    def new_job(request: Request) -> Response:
+        earlier = request.query_params.get("from")
+        form = JobForm.fresh()
+        if earlier:
+            with context.database.reading() as session:
+                form = JobForm.of_request(job_page(session, earlier).request)
+        return _form_page(context, request, form)
+
+    @router.post("/jobs/new")
+    def send_job(
+        request: Request, principal: Submitter, form: Annotated[JobForm, Form()]
+    ) -> Response:
+        try:
+            wanted = form.request()
+            if form.action == "submit":
+                sender = Sender(principal.token_id, principal.owner)
+                job = context.submission.submit(wanted, "", sender).job
+                return RedirectResponse(f"/jobs/{job.id}", 303)
+            plan = context.submission.dry_run(wanted)
+        except InvalidRequestError as error:
+            return _form_page(context, request, form, error=error)
+        return _form_page(context, request, form, plan=plan)
+
+
+def _form_page(
+    context: ServiceContext,
+    request: Request,
+    form: JobForm,
+    *,
+    plan: DryRun | None = None,
+    error: InvalidRequestError | None = None,
+) -> Response:
+    kernels = [row for _, row in sorted(context.catalogue.kernels.items())]
+    with context.database.reading() as session:
+        queues = {queue for machine in live_machines(session) for queue in machine.queues}
+    return page(
+        request,
+        "job_new.html",
+        422 if error else 200,
+        form=form,
+        plan=plan,
+        faults=error.faults if error else (),
+        kernels=kernels,
+        baselines=[row for row in kernels if row.package is None],
+        presets=[row for _, row in sorted(context.catalogue.presets.items())],
+        passes=[word.value for word in Pass],
+        dtypes=[word.value for word in Dtype],
+        recipes=[word.value for word in Recipe],
+        accelerators=sorted(queues),
+    )
+
+
+def _job_routes(router: APIRouter, context: ServiceContext) -> None:
+    @router.get("/jobs/{job_id}")
+    def show_job(request: Request, job_id: str) -> Response:
+        with context.database.reading() as session:
+            shown = job_page(session, job_id)
+        values = _shared(shown) | _facts(shown)
+        report = _report(shown) if shown.job.state.ended else _no_report()
+        return page(request, "job.html", **values, **report)
+
+    @router.get("/jobs/{job_id}/live")
+    def live_part(request: Request, job_id: str) -> Response:
+        with context.database.reading() as session:
+            shown = job_page(session, job_id)
+        return page(request, "_job_live.html", **_shared(shown))
+
+    @router.post("/jobs/{job_id}/cancel")
+    def cancel_job(job_id: str, _sender: Submitter) -> Response:
+        context.jobs.cancel(job_id)
+        return RedirectResponse(f"/jobs/{job_id}", 303)
+
+    @router.post("/jobs/{job_id}/retry")
+    def retry_job(job_id: str, _sender: Submitter) -> Response:
+        context.submission.retry(job_id)
+        return RedirectResponse(f"/jobs/{job_id}", 303)
+
+
+def _shared(shown: JobPage) -> dict[str, Any]:
+    return {
+        "job": shown.job,
+        "ended": shown.job.state.ended,
+        "grid": grid(shown.pairs),
+        "cell_value": cell_value,
+        "machines": shown.machines,
+    }
+
+
+def cell_value(cell: CellView, result: Result | None) -> str:
+    """The small line of a grid cell: progress, then time and ratio."""
+    if result is not None and result.latency_ms is not None:
+        if result.ratio_to_baseline is None or result.contender == result.baseline:
+            return text.milliseconds(result.latency_ms)
+        return f"{text.milliseconds(result.latency_ms)} · {text.ratio(result.ratio_to_baseline)}"
+    if cell.outcome is None and cell.visits_total:
+        return f"{cell.visits_done} of {cell.visits_total} visits"
+    return "\u00a0"
+
+
+def _facts(shown: JobPage) -> dict[str, Any]:
+    request = shown.request
+    return {
+        "baseline": request.baseline.text,
+        "processes": request.processes,
+        "environments": shown.environments,
+        "log": shown.log,
+        "newest_event": shown.newest_event,
+        "took": _took(shown.job),
+        "retryable": sum(1 for cell in shown.cells if cell.outcome in RETRIED),
+        "comparable": len({cell.contender for cell in shown.cells}) > 1,
+    }
+
+
+def _took(job: JobView) -> float | None:
+    if job.started_at is None or job.ended_at is None:
+        return None
+    return (job.ended_at - job.started_at).total_seconds()
+
+
+def _no_report() -> dict[str, Any]:
+    return {"tables": (), "figures": (), "markdown": "", "command": ""}
+
+
+def _report(shown: JobPage) -> dict[str, Any]:
+    tables = report_tables(shown.pairs)
+    command = submit_command(shown.request)
+    gaps = gaps_of(shown.cells)
+    results = shown.results
+    figures = [(name, figure(name, results, gaps), label) for name, label in FIGURE_LABELS.items()]
+    return {
+        "tables": tables,
+        "figures": figures if results else [],
+        "markdown": job_markdown(shown.job, tables, command),
+        "command": command,
+    }

@@ -1,0 +1,178 @@
+"""A measuring process: obeys the worker's commands, one at a time, and dies with it.
+
+Run as `python -P -m lossbench.worker.child`; commands come on standard input, replies leave on the
+file descriptor named by LOSSBENCH_REPLY_FD. What kernels print goes to standard output: the log.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from lossbench.service.contract.words import Outcome
+
+from .messages import (
+    LOCK_FD_VARIABLE,
+    REPLY_FD_VARIABLE,
+    AddArm,
+    AddFloor,
+    Check,
+    Command,
+    MakeVisit,
+    Prepare,
+    ReadVitals,
+    Release,
+    Reply,
+    Warm,
+)
+
+PR_SET_PDEATHSIG = 1
+FATAL_WORDS = (
+    "CUDA error",
+    "cuDNN error",
+    "CUBLAS_STATUS",
+    "device-side assert",
+    "unspecified launch",
+)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the worker's spawning thread ends."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+class Child:
+    """State of the process: the prepared case and the vitals sampler."""
+
+    def __init__(self) -> None:
+        import torch
+
+        from .bench import CaseBench
+        from .vitals import VitalsSampler
+
+        self._torch, self._bench_class = torch, CaseBench
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+        self.vitals = VitalsSampler()
+        self._bench: Any = None
+        self._compiled = 0
+        torch.set_float32_matmul_precision("highest")
+
+    @property
+    def bench(self) -> Any:
+        """The prepared case. Raises RuntimeError where none is."""
+        if self._bench is None:
+            raise RuntimeError("no case is prepared")
+        return self._bench
+
+    def obey(self, command: Command) -> dict[str, Any]:
+        """Carry out one command; returns the reply's data."""
+        from .timing import make_visit, warm_up
+
+        match command:
+            case Prepare():
+                self._release()
+                self._bench = self._bench_class(
+                    command.case, command.seed, self.device, self.interpreted
+                )
+                return {}
+            case AddArm():
+                return dict(self.bench.add_contender(command.arm, command.contender, command.pass_))
+            case AddFloor():
+                self.bench.add_floor(command.arm, command.pass_)
+                return {}
+            case Warm():
+                arm = self.bench.arms[command.arm]
+                steady = warm_up(arm, self.bench.stopwatch, command.least_s)
+                return {"steady": steady}
+            case MakeVisit():
+                self.vitals.start()
+                visit = make_visit(self.bench.arms[command.arm], self.bench.stopwatch)
+                return {"latency_ms": visit.latency_ms, "host_ms": visit.host_ms}
+            case Check():
+                return dict(self.bench.check(command.arm, command.only_bits))
+            case ReadVitals():
+                signs = self.vitals.stop()
+                return {
+                    **vars(signs),
+                    "flags": signs.flags(),
+                    "compiled": self._compiled_since(),
+                }
+            case Release():
+                self._release()
+                return {}
+
+    def _compiled_since(self) -> int:
+        """Graphs that torch.compile has made since the last call."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        count = int(dynamo.counters["stats"]["unique_graphs"]) if dynamo else 0
+        fresh, self._compiled = count - self._compiled, count
+        return fresh
+
+    def _release(self) -> None:
+        self._bench = None
+        gc.collect()
+        if self.device == "cuda":
+            self._torch.cuda.empty_cache()
+
+    def answer(self, command: Command) -> Reply:
+        """Reply to a command; every exception becomes an outcome with a one-line reason."""
+        from lossbench.kernels.errors import UnsupportedHere
+
+        try:
+            return Reply(ok=True, data=_plain(self.obey(command)))
+        except UnsupportedHere as unsupported:
+            return Reply(ok=False, outcome=Outcome.UNSUPPORTED, reason=unsupported.reason)
+        except self._torch.OutOfMemoryError as error:
+            reason = str(error).splitlines()[0]
+        except Exception as error:  # whatever a contender raises is this cell's result
+            traceback.print_exc()
+            text = next(iter(str(error).splitlines()), "")
+            reason = f"{type(error).__name__}: {text}"[:500]
+            fatal = any(word in str(error) for word in FATAL_WORDS)
+            return Reply(ok=False, outcome=Outcome.FAILED, reason=reason, fatal=fatal)
+        # outside the except block: the traceback holds the tensors that did not fit
+        gc.collect()
+        if self.device == "cuda":
+            self._torch.cuda.empty_cache()
+        return Reply(ok=False, outcome=Outcome.OUT_OF_MEMORY, reason=reason)
+
+
+def _plain(value: Any) -> Any:
+    """Infinity and NaN as null: the reply is JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        return None
+    return value
+
+
+def main() -> None:
+    """Serve commands until standard input closes or a fatal error."""
+    die_with_parent()
+    os.environ.pop(LOCK_FD_VARIABLE, None)
+    replies = os.fdopen(int(os.environ.pop(REPLY_FD_VARIABLE)), "w", buffering=1)
+    commands: TypeAdapter[Command] = TypeAdapter(Command)
+    child = Child()
+    replies.write(json.dumps({"ready": True, "pid": os.getpid()}) + "\n")
+    for line in sys.stdin:
+        reply = child.answer(commands.validate_json(line))
+        sys.stdout.flush()
+        replies.write(reply.model_dump_json() + "\n")
+        if reply.fatal:
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""One worker per device: a file lock named after it, inherited by the measuring processes.
+
+While an orphan child still holds the descriptor no other worker can measure beside it.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from lossbench.service.contract.errors import SetupError
+
+
+def take_device_lock(data_dir: Path, device_uuid_hash: str) -> int:
+    """File descriptor of the held lock. Raises SetupError when another worker holds it."""
+    folder = data_dir / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / f"device-{device_uuid_hash}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise SetupError(
+            "another worker measures on this device already; stop it, or choose another GPU "
+            "with --gpu"
+        ) from error
+    return descriptor

@@ -1,0 +1,159 @@
+"""A lot from claim to end: each case measured by children, each case's cells saved in one go."""
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from lossbench.service.contract.contender import Contender
+from lossbench.service.contract.errors import LotLostError
+from lossbench.service.contract.job import JobRequest
+from lossbench.service.contract.run import Environment
+from lossbench.service.contract.words import Outcome, Pass
+from lossbench.service.store.work import CaseTask, CellAnswer, Work
+
+from .assemble import Occasion, assemble
+from .environments import Environments
+from .measure import CaseMeasurer
+from .order import CaseOrder, CellOrder, CellResult
+from .pool import ChildPool
+
+WANTED_POLL_S = 0.5
+PROGRESS_S = 0.5
+
+PoolFactory = Callable[[Callable[[], None]], ChildPool]
+
+
+class LotWorker:
+    """What the queue calls: begin, measure a case, finish. One lot at a time."""
+
+    def __init__(
+        self,
+        work: Work,
+        environments: Environments,
+        environment: Environment,
+        make_pool: PoolFactory,
+        worker_id: str,
+    ) -> None:
+        self._work, self._environments = work, environments
+        self._environment, self._worker_id = environment, worker_id
+        self._make_pool = make_pool
+        self._pool: ChildPool | None = None
+        self._one_lot = threading.Lock()
+        self.lot_id: str | None = None
+
+    def begin(self, lot_id: str, attempt: int) -> int:
+        """Claim a lot; returns its number of cases. Raises LotLostError."""
+        with self._one_lot:
+            cases = self._work.begin_lot(lot_id, attempt)
+            self.lot_id = lot_id
+            self._close_pool()
+            self._pool = self._make_pool(self._wanted(lot_id, attempt))
+        return cases
+
+    def _wanted(self, lot_id: str, attempt: int) -> Callable[[], None]:
+        """A check, at most twice a second, that nobody cancelled or took over the lot."""
+        asked = time.monotonic()
+
+        def still_wanted() -> None:
+            nonlocal asked
+            if time.monotonic() - asked < WANTED_POLL_S:
+                return
+            asked = time.monotonic()
+            if not self._work.still_mine(lot_id, attempt):
+                raise LotLostError(f"lot {lot_id} was cancelled or taken over")
+
+        return still_wanted
+
+    def measure_case(self, lot_id: str, attempt: int, case_index: int) -> None:
+        """Measure one case and store its cells. Raises LotLostError when fenced."""
+        try:
+            task = self._work.begin_case(lot_id, attempt, case_index)
+            if task is not None:
+                self._work.save_case(task, self._answers(task))
+        except BaseException:
+            self._drop(lot_id)
+            raise
+
+    def _answers(self, task: CaseTask) -> Sequence[CellAnswer]:
+        try:
+            return [_answer(result) for result in self._measure(task)]
+        except LotLostError:
+            raise
+        except Exception as error:  # a fault of ours: the cells say so, the lot goes on
+            reason = f"internal error: {type(error).__name__}: {error}"[:500]
+            log = traceback.format_exc()
+            return [CellAnswer(cell.id, Outcome.FAILED, reason, None, log) for cell in task.cells]
+
+    def _measure(self, task: CaseTask) -> list[CellResult]:
+        if self._pool is None:
+            raise LotLostError(f"lot {task.lot_id} has no measuring processes any more")
+        order = case_order(task)
+        started = datetime.now(UTC)
+        measurer = CaseMeasurer(
+            self._environments,
+            self._pool,
+            self._progress(task),
+            lambda line: self._work.note(task, line),
+        )
+        findings, endings = measurer.measure(order)
+        occasion = Occasion(self._environment, self._worker_id, started, datetime.now(UTC))
+        return [
+            assemble(order, cell, findings[cell.number], endings.get(cell.number), occasion)
+            for cell in order.cells
+        ]
+
+    def _progress(self, task: CaseTask) -> Callable[[dict[int, tuple[int, int]]], None]:
+        reported = 0.0
+
+        def report(visits: dict[int, tuple[int, int]]) -> None:
+            nonlocal reported
+            if time.monotonic() - reported >= PROGRESS_S:
+                reported = time.monotonic()
+                self._work.report_visits(task, visits)
+
+        return report
+
+    def finish(self, lot_id: str, attempt: int) -> None:
+        """Close a lot and end its children."""
+        try:
+            self._work.finish_lot(lot_id, attempt)
+        finally:
+            self._drop(lot_id)
+
+    def _drop(self, lot_id: str) -> None:
+        with self._one_lot:
+            if self.lot_id == lot_id:
+                self.lot_id = None
+                self._close_pool()
+
+    def _close_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def close(self) -> None:
+        """End every child now."""
+        with self._one_lot:
+            self.lot_id = None
+            self._close_pool()
+
+
+def case_order(task: CaseTask) -> CaseOrder:
+    """What the measuring side needs of a task."""
+    request = JobRequest.model_validate(task.request)
+    return CaseOrder(
+        case=task.work.case,
+        cells=tuple(
+            CellOrder(cell.id, Contender.parse(cell.contender), Pass(cell.pass_))
+            for cell in task.cells
+        ),
+        baseline=request.baseline,
+        processes=request.processes,
+        timeout_s=request.timeout_s,
+    )
+
+
+def _answer(result: CellResult) -> CellAnswer:
+    return CellAnswer(result.number, result.outcome, result.reason, result.record, result.log)

@@ -1,0 +1,157 @@
+"""A worker: one device, one lot at a time, until it is told to stop."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+import structlog
+
+from lossbench.service.contract.errors import DatabaseError, LossbenchError
+from lossbench.service.contract.ids import new_id
+from lossbench.service.contract.machine import accelerator_name
+from lossbench.service.contract.run import Environment
+from lossbench.service.contract.words import LotState
+from lossbench.service.settings import Settings
+from lossbench.service.store.database import Database, check_schema
+from lossbench.service.store.models import LotRow
+from lossbench.service.store.queue import LotConsumer
+from lossbench.service.store.work import Work
+from lossbench.service.store.workers import beat, register_worker, set_worker_state
+
+from .children import Spawner
+from .device import probe_device
+from .environments import Environments
+from .install import Installer
+from .locks import take_device_lock
+from .lots import LotWorker
+from .pool import ChildPool
+
+log = structlog.get_logger("lossbench.worker")
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How one worker runs: which GPU, which queues, and whether it ends when they are empty."""
+
+    gpu: int | None = None
+    queues: tuple[str, ...] = ()
+    drain: bool = False
+    quick_probe: bool = False
+
+
+class Worker:
+    """Owns the device lock, the heartbeat and the queue consumer of one process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: WorkerOptions = WorkerOptions(),
+        environment: Environment | None = None,
+    ) -> None:
+        """`environment` stands in for the probe of the device."""
+        self._settings, self._options = settings, options
+        self._environment = environment
+        self.id = new_id("wrk")
+        self._stopping = threading.Event()
+        self._unhealthy: str | None = None
+
+    def start(self) -> None:
+        """Describe the device, register, begin to take lots. Raises SetupError."""
+        settings, options = self._settings, self._options
+        data_dir = settings.prepared_data_dir()
+        self._database = Database.from_settings(settings)
+        if not check_schema(self._database):
+            raise DatabaseError(
+                "the database has no current schema; start the service once, or run "
+                "`lossbench db upgrade`"
+            )
+        if options.gpu is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(options.gpu)
+        environment = self._environment
+        if environment is None:
+            environment, self._unhealthy = probe_device(options.gpu, options.quick_probe)
+        self._lock_fd = take_device_lock(data_dir, environment.device_uuid_hash)
+        self.queues = options.queues or (default_queue(environment),)
+        name = f"{socket.gethostname()}:{environment.device_name}"
+        register_worker(self._database, self.id, name, self.queues, environment)
+        self._spawner = Spawner()
+        self._lots = LotWorker(
+            Work(self._database, self.id),
+            Environments(Installer(data_dir, settings.wheel_dir), environment.device_type),
+            environment,
+            self._make_pool,
+            self.id,
+        )
+        threading.Thread(target=self._beat_forever, daemon=True, name="heartbeat").start()
+        if self._unhealthy:
+            log.error("device check failed; taking no lots", reason=self._unhealthy)
+            return
+        self._consumer = LotConsumer(
+            self._database,
+            self.id,
+            self._lots.begin,
+            self._lots.measure_case,
+            self._lots.finish,
+        )
+        self._consumer.start(self.queues)
+        log.info("worker ready", worker=self.id, device=environment.device_name, queues=self.queues)
+
+    def _make_pool(self, still_wanted: Callable[[], None]) -> ChildPool:
+        most = self._settings.max_children
+        return ChildPool(self._spawner, self._lock_fd, most, still_wanted)
+
+    def _beat_forever(self) -> None:
+        while not self._stopping.wait(self._settings.heartbeat_s):
+            lot_id = self._lots.lot_id
+            state = "unhealthy" if self._unhealthy else "busy" if lot_id else "idle"
+            try:
+                beat(self._database, self.id, state, lot_id)
+            except (sa.exc.SQLAlchemyError, LossbenchError) as error:
+                log.warning("heartbeat not stored", error=str(error).splitlines()[0])
+
+    def wait(self) -> None:
+        """Block until `request_stop`, or until the queues are empty when draining."""
+        empty_since: float | None = None
+        while not self._stopping.wait(0.5):
+            if not self._options.drain:
+                continue
+            if self._lots.lot_id or self._has_waiting_lots():
+                empty_since = None
+            elif empty_since is None:
+                empty_since = time.monotonic()
+            elif time.monotonic() - empty_since > 2.0:
+                return
+
+    def _has_waiting_lots(self) -> bool:
+        waiting = sa.select(LotRow.id).where(
+            LotRow.state == LotState.QUEUED.value, LotRow.queue.in_(list(self.queues))
+        )
+        with self._database.reading() as session:
+            return session.scalar(waiting.limit(1)) is not None
+
+    def request_stop(self) -> None:
+        """Make `wait` return; safe from a signal handler."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """Leave: end the children, say goodbye so that a held lot goes to another worker."""
+        self._stopping.set()
+        self._lots.close()
+        self._spawner.close()
+        if self._unhealthy is None:
+            self._consumer.stop()
+        with self._database.transaction() as session:
+            set_worker_state(session, self.id, "gone", "stopped")
+        self._database.close()
+        os.close(self._lock_fd)
+
+
+def default_queue(environment: Environment) -> str:
+    """Name of the queue of this kind of device."""
+    if environment.device_type == "cpu":
+        return "cpu"
+    return accelerator_name(environment.device_name)

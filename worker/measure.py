@@ -1,0 +1,332 @@
+"""Measure one case: all its contenders in turns, over P processes, on one device.
+
+Contenders of one environment share a child. Children take turns two by two: only the one that holds
+a command works, so two releases of one package are timed within the same second of the same device.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lossbench.service.contract.contender import Contender
+from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError, InstallError
+from lossbench.service.contract.words import Outcome, Pass
+
+from .environments import ContenderEnvironment, Environments
+from .messages import (
+    AddArm,
+    AddFloor,
+    Check,
+    Command,
+    MakeVisit,
+    Prepare,
+    ReadVitals,
+    Release,
+    Reply,
+    Warm,
+)
+from .order import CaseOrder, CellFindings, CellOrder, Ending, Progress, Say, silence
+from .pool import ChildPool
+
+VISITS = 6
+WARM_UP_S = {"cuda": 1.0, "cpu": 0.3}
+HOUSEKEEPING_S = 120.0
+MOST_CRASHES = 2
+SIDE_BY_SIDE = 2
+"""Children that hold tensors of a case at a time."""
+
+
+class _ProcessLostError(Exception):
+    """A cell's process is gone: begin its group again without or with it."""
+
+
+@dataclass
+class _Seat:
+    """One environment's place in a group: its child and the arms that are ready in it."""
+
+    environment: ContenderEnvironment
+    cells: list[CellOrder]
+    ready: list[str] = field(default_factory=list)
+    owner: dict[str, CellOrder] = field(default_factory=dict)
+    samples: dict[str, list[list[float]]] = field(default_factory=dict)
+    host_ms: dict[str, list[float]] = field(default_factory=dict)
+
+
+class CaseMeasurer:
+    """Measures cases with the children of one pool."""
+
+    def __init__(
+        self,
+        environments: Environments,
+        pool: ChildPool,
+        progress: Progress,
+        say: Say = silence,
+    ) -> None:
+        self._environments, self._pool = environments, pool
+        self._progress, self._say = progress, say
+        self._device = environments.device_type
+
+    def measure(self, order: CaseOrder) -> tuple[dict[int, CellFindings], dict[int, Ending]]:
+        """Findings of every cell, and the endings of those that did not get through."""
+        self._order = order
+        self.findings = {cell.number: CellFindings() for cell in order.cells}
+        self.endings: dict[int, Ending] = {}
+        seats = self._seats()
+        groups = [seats[i : i + SIDE_BY_SIDE] for i in range(0, len(seats), SIDE_BY_SIDE)]
+        for process in range(order.processes):
+            for group in groups:
+                self._run_group(group, process)
+            self._pool.end_of_process(process)
+        return self.findings, self.endings
+
+    def _seats(self) -> list[_Seat]:
+        """Cells by environment; a package that cannot be installed fails its cells only."""
+        by_key: dict[str, _Seat] = {}
+        for cell in self._order.cells:
+            try:
+                environment = self._environments.of(cell.contender, self._say)
+            except InstallError as error:
+                self.endings[cell.number] = Ending(Outcome.FAILED, error.message)
+                continue
+            self.findings[cell.number].wheel_sha256 = environment.wheel_sha256
+            by_key.setdefault(environment.key, _Seat(environment, [])).cells.append(cell)
+        # releases of one package next to each other, so that they are measured in turns
+        return [by_key[key] for key in sorted(by_key)]
+
+    def _open_cells(self, seat: _Seat) -> list[CellOrder]:
+        return [cell for cell in seat.cells if cell.number not in self.endings]
+
+    def _run_group(self, group: Sequence[_Seat], process: int) -> None:
+        """Measure a group in one process index; again from its start when a child was lost."""
+        while True:
+            # interpreted contenders are only checked, once
+            live = [
+                seat
+                for seat in group
+                if self._open_cells(seat) and not (process and seat.environment.interpreted)
+            ]
+            if not live:
+                return
+            for seat in live:
+                # started side by side: importing torch takes seconds and nothing is timed yet
+                self._pool.child(seat.environment, process)
+            try:
+                for seat in live:
+                    self._prepare(seat, process)
+                self._take_turns(live, process)
+                for seat in live:
+                    self._finish(seat, process)
+            except _ProcessLostError:
+                continue
+            return
+
+    def _ask(
+        self, seat: _Seat, process: int, command: Command, cell: CellOrder | None = None
+    ) -> Reply:
+        """Ask a seat's child; a lost child is charged to the cell that was at work."""
+        child = self._pool.child(seat.environment, process)
+        found = self.findings[cell.number] if cell else None
+        timeout = self._order.timeout_s - found.spent_s if found else HOUSEKEEPING_S
+        began = time.monotonic()
+        try:
+            child.wait_ready()
+            reply = child.ask(command, max(timeout, 0.1))
+        except ChildTimeoutError as error:
+            reason = f"took longer than {self._order.timeout_s:g} s"
+            self._lose(seat, process, cell, Ending(Outcome.TIMED_OUT, reason))
+            raise _ProcessLostError from error
+        except ChildDiedError as error:
+            self._crash(seat, process, cell, error.message)
+            raise _ProcessLostError from error
+        finally:
+            if found:
+                found.spent_s += time.monotonic() - began
+        if reply.fatal:
+            self._crash(seat, process, cell, reply.reason or "the device context was lost")
+            raise _ProcessLostError
+        return reply
+
+    def _crash(self, seat: _Seat, process: int, cell: CellOrder | None, reason: str) -> None:
+        victims = [cell] if cell else self._open_cells(seat)
+        for victim in victims:
+            self.findings[victim.number].crashes += 1
+        ending = Ending(Outcome.FAILED, reason)
+        self._lose(seat, process, cell, ending, only_after=MOST_CRASHES)
+
+    def _lose(
+        self,
+        seat: _Seat,
+        process: int,
+        cell: CellOrder | None,
+        ending: Ending,
+        only_after: int = 0,
+    ) -> None:
+        log = self._pool.log(seat.environment, process)
+        victims = [cell] if cell else self._open_cells(seat)
+        for victim in victims:
+            found = self.findings[victim.number]
+            found.log = log
+            if found.crashes >= only_after:
+                self.endings[victim.number] = ending
+        self._pool.discard(seat.environment, process)
+
+    def _prepare(self, seat: _Seat, process: int) -> None:
+        """Inputs, then every arm of the seat: contenders, baseline, floors."""
+        seat.ready.clear()
+        seat.owner.clear()
+        seat.samples.clear()
+        seat.host_ms.clear()
+        # one seed for all processes: the bits of the outputs are compared across them
+        command = Prepare(case=self._order.case, seed=self._order.seed)
+        reply = self._ask(seat, process, command)
+        if not reply.ok:
+            for cell in self._open_cells(seat):
+                self._end(cell, reply)
+            return
+        for cell in self._open_cells(seat):
+            self._add_contender(seat, process, cell)
+        if not seat.environment.interpreted and self._open_cells(seat):
+            self._add_yardarms(seat, process)
+
+    def _end(self, cell: CellOrder, reply: Reply) -> None:
+        reason = reply.reason or "no reason given"
+        self.endings[cell.number] = Ending(reply.outcome or Outcome.FAILED, reason)
+
+    def _add_contender(self, seat: _Seat, process: int, cell: CellOrder) -> None:
+        if process == 0:
+            self._say(f"preparing {cell.contender} ({cell.pass_})")
+        command = AddArm(arm=cell.arm, contender=cell.contender, pass_=cell.pass_)
+        reply = self._ask(seat, process, command, cell)
+        if not reply.ok:
+            self._end(cell, reply)
+            return
+        found, data = self.findings[cell.number], reply.data
+        found.version = data["version"]
+        found.gradients_in_forward = data["gradients_in_forward"]
+        found.interpreted = data["interpreted"]
+        if process == 0:
+            found.compile_s, found.first_call_s = data["compile_s"], data["first_call_s"]
+        seat.owner[cell.arm] = cell
+        if not seat.environment.interpreted:
+            seat.ready.append(cell.arm)
+
+    def _add_yardarms(self, seat: _Seat, process: int) -> None:
+        """Baseline and floor arms that this seat's cells are compared with."""
+        for pass_ in dict.fromkeys(cell.pass_ for cell in self._open_cells(seat)):
+            arm = baseline_arm(self._order.baseline, pass_)
+            if arm not in seat.ready:
+                command = AddArm(arm=arm, contender=self._order.baseline, pass_=pass_)
+                if self._ask(seat, process, command).ok:
+                    seat.ready.append(arm)
+        for cell in self._open_cells(seat):
+            floor = self._floor_of(cell)
+            if floor and floor_arm(floor) not in seat.ready:
+                command_floor = AddFloor(arm=floor_arm(floor), pass_=floor)
+                if self._ask(seat, process, command_floor).ok:
+                    seat.ready.append(floor_arm(floor))
+
+    def _floor_of(self, cell: CellOrder) -> Pass | None:
+        return floor_pass(cell.pass_, self.findings[cell.number].gradients_in_forward)
+
+    def _take_turns(self, seats: list[_Seat], process: int) -> None:
+        """Warm up, then visits in balanced order: each round is the mirror of the one before."""
+        timed = [seat for seat in seats if seat.ready]
+        if not timed:
+            return
+        names = " and ".join(seat.environment.key for seat in timed)
+        self._say(f"timing {names}, process {process + 1} of {self._order.processes}")
+        for seat in timed:
+            least = WARM_UP_S[self._device]
+            for arm in list(seat.ready):
+                reply = self._ask(seat, process, Warm(arm=arm, least_s=least), seat.owner.get(arm))
+                least = 0.0
+                self._note_steady(seat, arm, reply)
+            self._ask(seat, process, ReadVitals())
+        for visit in range(VISITS):
+            forward = visit % 2 == 0
+            for seat in timed if forward else reversed(timed):
+                for arm in list(seat.ready) if forward else list(reversed(seat.ready)):
+                    self._visit(seat, process, arm)
+            self._report(timed, process * VISITS + visit + 1)
+
+    def _note_steady(self, seat: _Seat, arm: str, reply: Reply) -> None:
+        cell = seat.owner.get(arm)
+        if not reply.ok:
+            self._drop_arm(seat, arm, reply)
+        elif cell is not None and not reply.data["steady"]:
+            self.findings[cell.number].steady = False
+
+    def _drop_arm(self, seat: _Seat, arm: str, reply: Reply) -> None:
+        seat.ready.remove(arm)
+        cell = seat.owner.pop(arm, None)
+        if cell is not None:
+            self._end(cell, reply)
+
+    def _visit(self, seat: _Seat, process: int, arm: str) -> None:
+        reply = self._ask(seat, process, MakeVisit(arm=arm), seat.owner.get(arm))
+        if not reply.ok:
+            self._drop_arm(seat, arm, reply)
+            return
+        seat.samples.setdefault(arm, []).append(reply.data["latency_ms"])
+        seat.host_ms.setdefault(arm, []).extend(reply.data["host_ms"])
+
+    def _report(self, seats: Sequence[_Seat], done: int) -> None:
+        total = VISITS * self._order.processes
+        cells = [cell.number for seat in seats for cell in self._open_cells(seat)]
+        self._progress(dict.fromkeys(cells, (done, total)))
+
+    def _finish(self, seat: _Seat, process: int) -> None:
+        """Store samples, then check errors and memory, then free the case."""
+        vitals = self._ask(seat, process, ReadVitals()).data
+        for arm, cell in list(seat.owner.items()):
+            found = self.findings[cell.number]
+            if arm in seat.samples:
+                found.visits[process] = seat.samples[arm]
+                found.host_ms += seat.host_ms[arm]
+                found.vitals.append(vitals)
+                self._store_comparisons(seat, process, cell)
+            if process == 0:
+                self._say(f"checking {cell.contender} against float64")
+            reply = self._ask(seat, process, Check(arm=arm, only_bits=process > 0), cell)
+            if not reply.ok:
+                self._drop_checked(seat, arm, cell, reply)
+                continue
+            if found.interpreted:
+                self._progress({cell.number: (1, 1)})
+            found.bits[process] = reply.data["checksum"]
+            if process == 0:
+                found.check = reply.data
+        self._ask(seat, process, Release())
+        log = self._pool.log(seat.environment, process)
+        for cell in seat.cells:
+            self.findings[cell.number].log = log
+
+    def _drop_checked(self, seat: _Seat, arm: str, cell: CellOrder, reply: Reply) -> None:
+        del seat.owner[arm]
+        self._end(cell, reply)
+
+    def _store_comparisons(self, seat: _Seat, process: int, cell: CellOrder) -> None:
+        found = self.findings[cell.number]
+        baseline = baseline_arm(self._order.baseline, cell.pass_)
+        if baseline in seat.samples:
+            found.baseline_visits[process] = seat.samples[baseline]
+        floor = self._floor_of(cell)
+        if floor and floor_arm(floor) in seat.samples:
+            found.floor_visits[process] = seat.samples[floor_arm(floor)]
+
+
+def baseline_arm(baseline: Contender, pass_: Pass) -> str:
+    """Name of the baseline's arm: that of the same contender as a cell, so it is timed once."""
+    return f"{baseline.text} {pass_}"
+
+
+def floor_arm(pass_: Pass) -> str:
+    """Name of the arm of the bare products of a pass."""
+    return f"floor {pass_}"
+
+
+def floor_pass(pass_: Pass, gradients_in_forward: bool) -> Pass | None:
+    """Pass whose products a cell cannot do without; None where it has none left to do."""
+    if not gradients_in_forward:
+        return pass_
+    return None if pass_ is Pass.BACKWARD else Pass.FORWARD_BACKWARD

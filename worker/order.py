@@ -1,0 +1,88 @@
+"""What is asked of one case, and what comes back: the worker's own words between its parts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from lossbench.service.contract.case import Case
+from lossbench.service.contract.contender import Contender
+from lossbench.service.contract.run import RunRecord
+from lossbench.service.contract.words import Outcome, Pass
+
+
+@dataclass(frozen=True)
+class CellOrder:
+    """One cell to measure; `number` is the caller's own name for it."""
+
+    number: int
+    contender: Contender
+    pass_: Pass
+
+    @property
+    def arm(self) -> str:
+        """Name of the cell's arm in its measuring process."""
+        return f"{self.contender.text} {self.pass_}"
+
+
+@dataclass(frozen=True)
+class CaseOrder:
+    """One case with its cells and the settings of its job."""
+
+    case: Case
+    cells: tuple[CellOrder, ...]
+    baseline: Contender
+    processes: int
+    timeout_s: float
+    seed: int = 0
+
+
+@dataclass
+class CellFindings:
+    """What the measuring processes reported of one cell, process by process."""
+
+    version: str | None = None
+    gradients_in_forward: bool = False
+    interpreted: bool = False
+    compile_s: float = 0.0
+    first_call_s: float = 0.0
+    visits: dict[int, list[list[float]]] = field(default_factory=dict)
+    host_ms: list[float] = field(default_factory=list)
+    baseline_visits: dict[int, list[list[float]]] = field(default_factory=dict)
+    floor_visits: dict[int, list[list[float]]] = field(default_factory=dict)
+    check: dict[str, Any] | None = None
+    bits: dict[int, str] = field(default_factory=dict)
+    steady: bool = True
+    recompiles: int = 0
+    vitals: list[dict[str, Any]] = field(default_factory=list)
+    wheel_sha256: str | None = None
+    spent_s: float = 0.0
+    crashes: int = 0
+    log: str = ""
+
+
+class Ending(NamedTuple):
+    """An outcome that ended a cell early, with its reason."""
+
+    outcome: Outcome
+    reason: str
+
+
+class CellResult(NamedTuple):
+    """How a cell ended; `record` is there unless nothing could be said about the contender."""
+
+    number: int
+    outcome: Outcome
+    reason: str | None
+    record: RunRecord | None
+    log: str
+
+
+Progress = Callable[[dict[int, tuple[int, int]]], None]
+"""Called with {cell number: (visits done, visits in all)}."""
+
+Say = Callable[[str], None]
+"""Called with one line about what takes long now: installing, compiling, checking."""
+
+
+def silence(_line: str) -> None:
+    """Say nothing."""
