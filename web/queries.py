@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from lossbench.service.contract.job import JobRequest
 from lossbench.service.contract.result import CellView, JobView, Result
 from lossbench.service.contract.words import JobState, LotState
-from lossbench.service.store.events import events_after, newest_event_id
+from lossbench.service.store.events import last_log_lines, newest_event_id
 from lossbench.service.store.jobs import get_job, list_cells, list_jobs
 from lossbench.service.store.models import EnvironmentRow, JobRow, RunRow, WorkerRow
 from lossbench.service.store.overviews import jobs_by_state
@@ -118,7 +118,7 @@ def job_page(session: Session, job_id: str) -> JobPage:
         job=job,
         pairs=[(cell_view(cell), result_view(run) if run else None) for cell, run in rows],
         environments=list(environments.values()),
-        log=[] if job.state is JobState.QUEUED else _log(session, job_id),
+        log=[] if job.state is JobState.QUEUED else last_log_lines(session, job_id, LOG_LINES),
         newest_event=newest,
         machines=_machines(session, row) if job.state is JobState.RUNNING else [],
     )
@@ -127,12 +127,6 @@ def job_page(session: Session, job_id: str) -> JobPage:
 def _machines(session: Session, job: JobRow) -> list[WorkerRow]:
     running = {lot.worker_id for lot in job.lots if lot.state == LotState.RUNNING}
     return [get_worker(session, worker) for worker in sorted(filter(None, running))]
-
-
-def _log(session: Session, job_id: str) -> list[str]:
-    events = events_after(session, 0, job_id)
-    lines = [str(event.data.get("line", "")) for event in events if event.kind == "log"]
-    return lines[-LOG_LINES:]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from lossbench.service.statistics.summary import (
     spread,
     summarise,
     visit_log_ratio,
+    visits_differ,
 )
 
 from .order import CaseOrder, CellFindings, CellOrder, CellResult, Ending
@@ -79,14 +80,13 @@ def assemble(
 
 
 def _judged(found: CellFindings, errors: ErrorReport | None) -> tuple[Outcome, str | None]:
-    check = found.check or {}
-    if check.get("faults"):
-        return Outcome.WRONG, "; ".join(check["faults"])
-    judgement = judge(errors.outputs if errors else ())
+    outcome, reason, _, _ = judge(errors.outputs if errors else ())
+    if faults := (found.check or {}).get("faults"):
+        outcome, reason = Outcome.WRONG, "; ".join(faults)
     # in the interpreter a failed check may be the interpreter's fault, never stored as a defect
-    if judgement.outcome is Outcome.WRONG and found.interpreted:
-        return Outcome.UNSUPPORTED, f"in Triton's interpreter {judgement.reason}"
-    return judgement.outcome, judgement.reason
+    if outcome is Outcome.WRONG and found.interpreted:
+        return Outcome.UNSUPPORTED, f"in Triton's interpreter {reason}"
+    return outcome, reason
 
 
 def _errors(found: CellFindings, dtype: Dtype) -> ErrorReport | None:
@@ -101,7 +101,7 @@ def _errors(found: CellFindings, dtype: Dtype) -> ErrorReport | None:
     bits = set(found.bits.values())
     return ErrorReport(
         outputs=outputs,
-        grade=judgement.grade,
+        grade=None if check["faults"] else judgement.grade,
         worst_output=judgement.worst_output,
         deterministic_in_process=check["deterministic"],
         deterministic_across=len(bits) == 1 if len(found.bits) > 1 else None,
@@ -137,8 +137,8 @@ def _measurement(order: CaseOrder, found: CellFindings) -> Measurement | None:
     samples = _flat(found.visits)
     if not samples:
         return None
-    latency = summarise(samples, found.host_ms)
-    signs = found.vitals
+    latency = summarise(samples, [host for made in found.host_ms.values() for host in made])
+    signs = found.vitals.values()
     return Measurement(
         latency=latency,
         baseline=_summary(found.baseline_visits),
@@ -201,24 +201,21 @@ def _flags(
     memory: MemoryReport | None,
     environment: Environment,
 ) -> list[Flag]:
-    flags = {Flag(word) for signs in found.vitals for word in signs["flags"]}
-    if environment.device_type == "cpu":
-        flags.add(Flag.CPU)
-    if found.interpreted:
-        flags.add(Flag.INTERPRETED)
-    if found.gradients_in_forward:
-        flags.add(Flag.GRADIENTS_IN_FORWARD)
-    if not found.steady:
-        flags.add(Flag.NOT_STEADY)
-    if any(signs["compiled"] for signs in found.vitals):
-        flags.add(Flag.COMPILE_IN_TIMING)
+    arms = (found.visits, found.baseline_visits, found.floor_visits)
+    facts = {
+        Flag.CPU: environment.device_type == "cpu",
+        Flag.INTERPRETED: found.interpreted,
+        Flag.GRADIENTS_IN_FORWARD: found.gradients_in_forward,
+        Flag.NOT_STEADY: not found.steady,
+        Flag.COMPILE_IN_TIMING: any(taken["compiled"] for taken in found.vitals.values()),
+        Flag.NOISY: any(visits_differ(made) for arm in arms for made in arm.values()),
+        Flag.MEMORY_NONDETERMINISTIC: memory is not None and not memory.repeats_equal,
+        Flag.ALLOC_RETRY: memory is not None and memory.alloc_retries > 0,
+    }
+    flags = {flag for flag, holds in facts.items() if holds}
+    flags |= {Flag(word) for taken in found.vitals.values() for word in taken["flags"]}
     if measurement is not None:
         flags |= _timing_flags(measurement, environment)
-    if memory is not None:
-        if not memory.repeats_equal:
-            flags.add(Flag.MEMORY_NONDETERMINISTIC)
-        if memory.alloc_retries:
-            flags.add(Flag.ALLOC_RETRY)
     return sorted(flags)
 
 

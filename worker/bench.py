@@ -1,6 +1,5 @@
 """One case on one device inside a measuring process: inputs, arms, checks."""
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -60,8 +59,10 @@ class Leaves:
 
     def clear(self) -> None:
         """Gradients to None; to zeros that stay where the case accumulates into them."""
-        for tensor in self.trained:
-            if not self._accumulate:
+        for tensor in (self.inputs.x, self.inputs.weight, self.inputs.bias):
+            if tensor is None:
+                continue
+            if not self._accumulate or not tensor.requires_grad:
                 tensor.grad = None
             elif tensor.grad is None:
                 tensor.grad = torch.zeros_like(tensor)
@@ -152,8 +153,16 @@ class CaseBench:
         self._inputs_bits = self._input_checksum()
 
     def _input_checksum(self) -> str:
-        held = self.leaves.inputs
-        return checksum([held.x, held.weight, held.bias, held.target])
+        return checksum(_tensors(self.leaves.inputs))
+
+    def _restore_inputs(self) -> bool:
+        """Whether a contender changed its inputs; they are right again for the next one."""
+        if self._input_checksum() == self._inputs_bits:
+            return False
+        for held, own in zip(_tensors(self.leaves.inputs), _tensors(self._inputs), strict=True):
+            if held is not None and own is not None:
+                held.data.copy_(own)
+        return True
 
     def add_contender(self, arm: str, contender: Contender, pass_: Pass) -> dict[str, Any]:
         """Build, compile and run a contender; facts about it. Raises UnsupportedHere."""
@@ -219,11 +228,13 @@ class CaseBench:
         return self._checks[key]
 
     def _bits(self, timed: ContenderArm) -> dict[str, Any]:
+        self._restore_inputs()
         bits = checksum(list(self._timed_outputs(timed).values()))
         self.leaves.clear()
         return {"checksum": bits}
 
     def _check(self, timed: ContenderArm) -> dict[str, Any]:
+        self._restore_inputs()
         outputs = self._timed_outputs(timed)
         bits = checksum(list(outputs.values()))
         truth = self._reference()
@@ -237,7 +248,7 @@ class CaseBench:
         if not self.interpreted:
             repeats = checksum(list(self._timed_outputs(timed).values())) == bits
         self.leaves.clear()
-        if self._input_checksum() != self._inputs_bits:
+        if self._restore_inputs():
             faults.append("it changed its inputs")
         yardstick = self._yardstick_errors(truth)
         return {
@@ -308,13 +319,21 @@ class CaseBench:
         if self.interpreted:
             return None
 
+        # gradients that are accumulated into were there before: they are no output of the step
+        made = [] if self.case.options.accumulate else self.leaves.trained
+
         def outputs_bytes(loss: Tensor) -> int:
-            return tensor_bytes(loss) + sum(tensor_bytes(t.grad) for t in self.leaves.trained)
+            return tensor_bytes(loss) + sum(tensor_bytes(t.grad) for t in made)
 
         step = Step(self.leaves.keep_or_drop, timed.forward, timed.backward, outputs_bytes)
         use, equal = measure_memory(step, self.device)
         self.leaves.clear()
         return {**asdict(use), "workspace_bytes": use.workspace_bytes, "repeats_equal": equal}
+
+
+def _tensors(inputs: Inputs) -> list[Tensor | None]:
+    held = inputs
+    return [held.x, held.weight, held.target, held.bias, held.class_weight, held.upstream]
 
 
 class _LossCatcher:
@@ -375,8 +394,3 @@ def _has_compiler() -> bool:
     import shutil
 
     return any(shutil.which(name) for name in ("g++", "clang++", "c++"))
-
-
-def finite_or_none(value: float | None) -> float | None:
-    """JSON has no NaN and no infinity."""
-    return value if value is None or math.isfinite(value) else None

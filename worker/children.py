@@ -207,6 +207,8 @@ def child_variables(search_path: Path | None, interpreted: bool) -> dict[str, st
     variables["PYTHONSAFEPATH"] = "1"
     variables["PYTHONUNBUFFERED"] = "1"
     variables.pop("TRITON_INTERPRET", None)
+    # threads that spin while they wait would take the cores from the child whose turn it is
+    variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if interpreted:
         variables["TRITON_INTERPRET"] = "1"
     for secret in ("LOSSBENCH_TOKEN", "LOSSBENCH_DATABASE_URL"):

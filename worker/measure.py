@@ -73,10 +73,14 @@ class CaseMeasurer:
         self.endings: dict[int, Ending] = {}
         seats = self._seats()
         groups = [seats[i : i + SIDE_BY_SIDE] for i in range(0, len(seats), SIDE_BY_SIDE)]
-        for process in range(order.processes):
-            for group in groups:
-                self._run_group(group, process)
-            self._pool.end_of_process(process)
+        rounds = [(process, group) for process in range(order.processes) for group in groups]
+        for (process, group), following in zip(rounds, [*rounds[1:], None], strict=True):
+            if following is not None and self._device == "cuda":
+                # importing torch takes ten seconds and does not touch the device
+                self._start_children(following[1], following[0])
+            self._run_group(group, process)
+            if following is None or following[0] != process:
+                self._pool.end_of_process(process)
         return self.findings, self.endings
 
     def _seats(self) -> list[_Seat]:
@@ -107,9 +111,7 @@ class CaseMeasurer:
             ]
             if not live:
                 return
-            for seat in live:
-                # started side by side: importing torch takes seconds and nothing is timed yet
-                self._pool.child(seat.environment, process)
+            self._start_children(live, process)
             try:
                 for seat in live:
                     self._prepare(seat, process)
@@ -117,8 +119,18 @@ class CaseMeasurer:
                 for seat in live:
                     self._finish(seat, process)
             except _ProcessLostError:
+                for seat in live:
+                    if not self._open_cells(seat):
+                        # nobody asks it again: its child would keep the tensors of the case
+                        self._pool.discard(seat.environment, process)
                 continue
             return
+
+    def _start_children(self, seats: Sequence[_Seat], process: int) -> None:
+        """Start the children of a group side by side, without waiting for them."""
+        for seat in seats:
+            if self._open_cells(seat) and not (process and seat.environment.interpreted):
+                self._pool.child(seat.environment, process)
 
     def _ask(
         self, seat: _Seat, process: int, command: Command, cell: CellOrder | None = None
@@ -126,13 +138,14 @@ class CaseMeasurer:
         """Ask a seat's child; a lost child is charged to the cell that was at work."""
         child = self._pool.child(seat.environment, process)
         found = self.findings[cell.number] if cell else None
-        timeout = self._order.timeout_s - found.spent_s if found else HOUSEKEEPING_S
+        allowed = self._order.timeout_s if found else HOUSEKEEPING_S
+        timeout = allowed - found.spent_s if found else allowed
         began = time.monotonic()
         try:
             child.wait_ready()
             reply = child.ask(command, max(timeout, 0.1))
         except ChildTimeoutError as error:
-            reason = f"took longer than {self._order.timeout_s:g} s"
+            reason = f"took longer than {allowed:g} s"
             self._lose(seat, process, cell, Ending(Outcome.TIMED_OUT, reason))
             raise _ProcessLostError from error
         except ChildDiedError as error:
@@ -282,8 +295,8 @@ class CaseMeasurer:
             found = self.findings[cell.number]
             if arm in seat.samples:
                 found.visits[process] = seat.samples[arm]
-                found.host_ms += seat.host_ms[arm]
-                found.vitals.append(vitals)
+                found.host_ms[process] = seat.host_ms[arm]
+                found.vitals[process] = vitals
                 self._store_comparisons(seat, process, cell)
             if process == 0:
                 self._say(f"checking {cell.contender} against float64")

@@ -46,14 +46,14 @@ class CellFindings:
     compile_s: float = 0.0
     first_call_s: float = 0.0
     visits: dict[int, list[list[float]]] = field(default_factory=dict)
-    host_ms: list[float] = field(default_factory=list)
+    host_ms: dict[int, list[float]] = field(default_factory=dict)
     baseline_visits: dict[int, list[list[float]]] = field(default_factory=dict)
     floor_visits: dict[int, list[list[float]]] = field(default_factory=dict)
     check: dict[str, Any] | None = None
     bits: dict[int, str] = field(default_factory=dict)
     steady: bool = True
     recompiles: int = 0
-    vitals: list[dict[str, Any]] = field(default_factory=list)
+    vitals: dict[int, dict[str, Any]] = field(default_factory=dict)
     wheel_sha256: str | None = None
     spent_s: float = 0.0
     crashes: int = 0

@@ -11,7 +11,8 @@ from ..contract.plan import Plan, PlannedCell, plan_job
 from ..contract.result import JobView
 from ..store.database import Database
 from ..store.idempotency import Abandoned, IdempotencyKeys, StoredAnswer
-from ..store.jobs import Jobs, KnownRun, get_job
+from ..store.jobs import Jobs, get_job
+from ..store.known import KnownRun
 from ..store.results import known_runs
 from ..store.views import job_views
 from ..store.workers import live_machines, route

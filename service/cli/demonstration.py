@@ -60,6 +60,10 @@ def demo(
     leave: Annotated[bool, typer.Option("--exit", help="End when the job is done.")] = False,
     port: Annotated[int | None, typer.Option(help="Port; a free one when taken.", min=0)] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
+    processes: Annotated[
+        int | None,
+        typer.Option(help="Processes: 3 on a GPU, 1 on a CPU.", min=1, max=24),
+    ] = None,
 ) -> None:
     """Measure real kernels on this machine and show the comparison.
 
@@ -80,7 +84,7 @@ def demo(
         service.start()
         console.print(f"service: {address}")
         worker = WorkerProcess(settings)
-        code = _measure(address, worker, browser and not leave)
+        code = _measure(address, worker, browser and not leave, processes)
         if leave:
             sys.exit(code)
         console.print("Ctrl-C stops the service and the worker.")
@@ -104,7 +108,7 @@ def _listener(settings: Settings, port: int | None) -> Any:
         return bound_socket("127.0.0.1", 0)
 
 
-def _measure(address: str, worker: Any, browser: bool) -> int:
+def _measure(address: str, worker: Any, browser: bool, processes: int | None) -> int:
     """Send the job, follow it; 0 only if every cell ended and the page answered."""
     from ..client import LossbenchClient
     from .following import follow_events, job_report
@@ -113,6 +117,8 @@ def _measure(address: str, worker: Any, browser: bool) -> int:
     with LossbenchClient(address) as client:
         machine = _wait_for_worker(client, worker)
         body = demo_job(str(machine.device_type), machine.memory_bytes or 0)
+        if processes is not None:
+            body["processes"] = processes
         job = client.submit(body)
         page = f"{address}/jobs/{job.id}"
         minutes = job.estimated_s / 60

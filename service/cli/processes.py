@@ -70,9 +70,12 @@ class Service:
 
     def stop(self) -> None:
         """Finish open requests, then close the database."""
+        # open event streams end first: the server would wait for them
+        self._context.hub.stop()
         self._server.should_exit = True
-        self._thread.join(timeout=STOP_TIMEOUT_S)
-        self._context.stop()
+        if self._thread.ident is not None:
+            self._thread.join(timeout=STOP_TIMEOUT_S)
+        self._context.close()
 
 
 def serve_until_stopped(

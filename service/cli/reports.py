@@ -40,6 +40,6 @@ def _line(row: ReportRow) -> tuple[str, ...]:
         row.floor_ratio,
         row.workspace,
         error,
-        row.grade,
+        f"{row.grade} ({row.worst_output})" if row.worst_output else row.grade,
         ", ".join(row.flags) if ok else row.reason,
     )

@@ -184,12 +184,16 @@ def _planned_cell(
     row = catalogue.kernels[cell.contender.kernel]
     predicted = peak_bytes(catalogue, cell.contender, cell.case)
     outcome, reason = None, None
+    seconds = cell_seconds(row, cell.case, cell.pass_, request.processes, machine)
     if not isinstance(cell.case.tokens, int):
         outcome, reason = Outcome.UNSUPPORTED, "this version does not measure streams yet"
     elif missing := row.lacks(cell.case.options, cell.contender.version):
         outcome, reason = Outcome.UNSUPPORTED, f"{cell.contender} has no option {missing}"
     elif cell.case.dtype not in row.dtypes:
         outcome, reason = Outcome.UNSUPPORTED, f"{row.name} does not take {cell.case.dtype}"
+    elif _interpreted(row, machines) and (seconds > request.timeout_s):
+        outcome = Outcome.UNSUPPORTED
+        reason = f"Triton's interpreter would need about {_duration(seconds)} on a CPU"
     elif machines and all(predicted > m.memory_bytes for m in machines):
         room = max(m.memory_bytes for m in machines)
         outcome = Outcome.OUT_OF_MEMORY
@@ -198,7 +202,7 @@ def _planned_cell(
         cell=cell,
         lot=0,
         case_index=0,
-        estimated_s=cell_seconds(row, cell.case, cell.pass_, request.processes, machine),
+        estimated_s=seconds,
         estimated_peak_bytes=predicted,
         outcome=outcome,
         reason=reason,
@@ -229,6 +233,17 @@ def _refuse_too_many(count: int, most: int, allowed: int) -> None:
         raise JobTooLargeError(
             [Fault("", "too_many_cells", f"{count} cells; one job may have {allowed}")]
         )
+
+
+def _interpreted(row: KernelRow, machines: Sequence[Machine]) -> bool:
+    return row.uses_triton and bool(machines) and all(m.device_type == "cpu" for m in machines)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def plan_job(

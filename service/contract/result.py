@@ -76,6 +76,14 @@ class Result(Record):
         version = f"@{self.version}" if self.version else ""
         return f"{self.kernel}{version}{params}"
 
+    @property
+    def worst_output(self) -> str | None:
+        """Output that the grade comes from: the one with the largest error over the yardstick."""
+        rated = [error for error in self.errors if error.ratio is not None]
+        if self.grade is None or not rated:
+            return None
+        return max(rated, key=lambda error: error.ratio or 0.0).output
+
     def error_of(self, output: str) -> OutputErrorView | None:
         """Error of one output, or None where it was not measured."""
         return next((error for error in self.errors if error.output == output), None)

@@ -58,7 +58,7 @@ def _cells(row: ReportRow) -> list[str]:
         row.workspace,
         _with_bounds(row.dw_error, row.dw_ratio),
         _with_bounds(row.dx_error, row.dx_ratio),
-        row.grade,
+        f"{row.grade} ({row.worst_output})" if row.worst_output else row.grade,
         ", ".join(row.flags),
     ]
 

@@ -36,6 +36,7 @@ class ReportRow:
     dx_error: str
     dx_ratio: str
     grade: str
+    worst_output: str
     flags: tuple[str, ...]
     reused: bool
 
@@ -127,9 +128,17 @@ def _row(cell: CellView, result: Result | None) -> ReportRow:
         dx_error=text.digits(dx.relative_l2) if dx else text.NONE,
         dx_ratio=text.ratio(dx.ratio) if dx and dx.ratio is not None else "",
         grade=str(measured.grade) if measured and measured.grade else "",
+        worst_output=_blamed(measured),
         flags=tuple(flag.value for flag in result.flags) if result else (),
         reused=cell.reused,
     )
+
+
+def _blamed(result: Result | None) -> str:
+    """The output to name beside a grade that does not count; nothing to blame for the others."""
+    if result is None or result.grade in COUNTED:
+        return ""
+    return result.worst_output or ""
 
 
 def is_baseline(result: Result) -> bool:

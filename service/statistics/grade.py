@@ -14,6 +14,7 @@ GRADE_LIMITS = ((Grade.EXACT, 1.1), (Grade.FAIR, 1.5), (Grade.COARSE, 4.0))
 WRONG_RELATIVE_L2 = 0.05
 WRONG_SCALE = 2.0**-8
 GRADIENTS = ("dx", "dw", "db")
+"""Outputs whose scale is checked; torch-naive's own bf16 loss is off by up to 1.4 % (2026-11)."""
 LOSS_FLOOR = 1e-5
 """A scalar's rounding error can be 0 by luck, so a loss is compared with at least this error.
 It is the goal our own kernel sets for the loss, relative to float64."""
@@ -71,6 +72,9 @@ def _defect(output: OutputError) -> str | None:
     if not output.relative_l2 <= WRONG_RELATIVE_L2:
         return f"relative L2 error {output.relative_l2:.3g} is above {WRONG_RELATIVE_L2}"
     scale = output.best_fit_scale
-    if scale is not None and not abs(scale - 1.0) <= WRONG_SCALE:
-        return f"best-fit scale {scale:.5f} is off by more than 2^-8"
-    return None
+    if output.output not in GRADIENTS or scale is None or abs(scale - 1.0) <= WRONG_SCALE:
+        return None
+    # torch's own bf16 gradients with class weights are off by as much: no defect of this contender
+    if output.ratio is not None and output.ratio <= GRADE_LIMITS[0][1]:
+        return None
+    return f"best-fit scale {scale:.5f} is off by more than 2^-8"

@@ -15,6 +15,7 @@ from .student_t import quantile
 OUTLIER_IQR = 3.0
 """Tukey's outer fence. Outliers are counted, never removed."""
 NOISY_IQR_SHARE = 0.03
+UNEVEN_VISITS = 1.10
 
 
 def summarise(latency_ms: Sequence[float], host_ms: Sequence[float] = ()) -> LatencySummary:
@@ -42,6 +43,15 @@ def summarise(latency_ms: Sequence[float], host_ms: Sequence[float] = ()) -> Lat
 def is_noisy(summary: LatencySummary) -> bool:
     """Whether the middle half of the samples spreads over more than 3 % of the median."""
     return summary.q3_ms - summary.q1_ms > NOISY_IQR_SHARE * summary.median_ms
+
+
+def visits_differ(visits: Sequence[Sequence[float]]) -> bool:
+    """Whether the medians of one arm's visits in a process lie more than 10 % apart.
+
+    A few disturbed visits move a ratio of visits, while the pooled quartiles hide them.
+    """
+    medians = [float(np.median(visit)) for visit in visits if len(visit)]
+    return bool(medians) and max(medians) > UNEVEN_VISITS * min(medians)
 
 
 def visit_log_ratio(

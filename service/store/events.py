@@ -31,6 +31,17 @@ def events_after(
     return list(session.scalars(query))
 
 
+def last_log_lines(session: Session, job_id: str, limit: int) -> list[str]:
+    """The last lines of a job's log, oldest first."""
+    rows = session.scalars(
+        sa.select(EventRow.data)
+        .where(EventRow.job_id == job_id, EventRow.kind == "log")
+        .order_by(EventRow.id.desc())
+        .limit(limit)
+    )
+    return [str(data.get("line", "")) for data in reversed(list(rows))]
+
+
 def newest_event_id(session: Session) -> int:
     """Id of the newest event of any job; 0 where there is none."""
     return session.scalar(sa.select(sa.func.coalesce(sa.func.max(EventRow.id), 0))) or 0

@@ -15,20 +15,12 @@ from ..contract.run import Lot
 from ..contract.words import RETRIED, CellState, JobState, LotState, Outcome
 from .database import Database
 from .events import add_event, now
+from .known import KnownRun
 from .models import CellLogRow, CellRow, JobRow, LotRow
 from .queue import PRIORITY_STEP, LotQueue
 
 UNROUTED = "any"
 """Queue of lots that no worker serves yet; the router moves them when one appears."""
-
-
-@dataclass(frozen=True)
-class KnownRun:
-    """A stored result that answers a cell of a new job."""
-
-    run_id: str
-    outcome: str
-    reason: str | None = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from ..contract.run import (
 )
 from ..contract.words import RETRIED, Outcome
 from .events import now
-from .jobs import KnownRun
+from .known import KnownRun
 from .models import CellRow, EnvironmentRow, JobRow, OutputErrorRow, RunRow, SampleRow
 
 

@@ -41,6 +41,7 @@ DEFECTS = [
     (output(relative_l2=math.inf), "relative L2 error inf"),
     (output(relative_l2=2**-7, best_fit_scale=1 + 2**-7), "best-fit scale 1.00781"),
     (output(relative_l2=2**-7, best_fit_scale=1 - 2**-7), "best-fit scale 0.99219"),
+    (output(relative_l2=2**-7, best_fit_scale=1 + 2**-7, ratio=1.2), "best-fit scale 1.00781"),
     (output(relative_l2=1e-3, best_fit_scale=math.nan), "best-fit scale nan"),
     (output(relative_l2=None, not_finite=3), "3 values are NaN or infinite"),
     (output(relative_l2=1e-3, not_finite=1), "1 values are NaN or infinite"),
@@ -71,6 +72,8 @@ def test_judge_sees_a_defect_in_every_output(name: str) -> None:
         output(best_fit_scale=1 + 2**-8),
         output(best_fit_scale=1 - 2**-8),
         output(relative_l2=0.0, best_fit_scale=None),
+        output(relative_l2=2**-7, best_fit_scale=1 + 2**-7, ratio=1.1),
+        output("loss", relative_l2=0.014, best_fit_scale=1.014, ratio=1400.0),
     ],
 )
 def test_judge_at_the_edge_of_a_limit_is_ok(fine: OutputError) -> None:

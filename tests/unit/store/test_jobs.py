@@ -17,7 +17,6 @@ from lossbench.service.store.database import Database
 from lossbench.service.store.events import events_after
 from lossbench.service.store.jobs import (
     Jobs,
-    KnownRun,
     count_cells,
     get_cell,
     get_cell_log,
@@ -26,6 +25,7 @@ from lossbench.service.store.jobs import (
     list_jobs,
     queue_position,
 )
+from lossbench.service.store.known import KnownRun
 from lossbench.service.store.models import LotRow
 from lossbench.service.store.queue import LotQueue
 from lossbench.service.store.results import ResultFilter, insert_run, list_runs, runs_of_job
@@ -286,6 +286,24 @@ def test_work_of_an_older_attempt_is_fenced(desk: Desk) -> None:
     desk.work.report_visits(task, {task.cells[0].id: (3, 6)})
     with desk.database.reading() as session:
         assert get_cell(session, job_id, 0).visits_done == 0
+        assert list_runs(session, ResultFilter()) == []
+
+
+def test_save_case_of_an_older_attempt_is_fenced_while_the_newer_one_measures(desk: Desk) -> None:
+    job_id = desk.submit()
+    ((lot, _, _),) = desk.lots(job_id)
+    desk.work.begin_lot(lot, 1)
+    old = desk.work.begin_case(lot, 1, 0)
+    assert old is not None
+    desk.jobs.cancel(job_id)
+    desk.jobs.retry(job_id, "h200")
+    desk.work.begin_lot(lot, 2)
+    assert desk.work.begin_case(lot, 2, 0) is not None
+    late = CellAnswer(old.cells[0].id, Outcome.OK, None, desk.record("torch-naive", old))
+    with pytest.raises(LotLostError, match="attempt 1"):
+        desk.work.save_case(old, [late])
+    assert desk.cells(job_id)[0] == ("running", None)
+    with desk.database.reading() as session:
         assert list_runs(session, ResultFilter()) == []
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,13 +129,22 @@ def statement(table: str, row: dict[str, Any]) -> str:
     return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{n}' for n in row)})"
 
 
-@pytest.fixture
-def connection(database: Database) -> Any:
-    """A connection with one good row in every table but `job_cells`, `workers` and samples."""
+@pytest.fixture(scope="module")
+def shared(template: Path) -> Iterator[sa.Connection]:
+    """One connection for all rows; nothing is ever committed."""
+    database = Database(f"sqlite:///{template}")
     with database.engine.connect() as connection:
-        for table in ("environments", "jobs", "lots", "runs"):
-            insert(connection, table, ROWS[table])
         yield connection
+    database.close()
+
+
+@pytest.fixture
+def connection(shared: sa.Connection) -> Iterator[sa.Connection]:
+    """With one good row in `environments`, `jobs`, `lots` and `runs`."""
+    for table in ("environments", "jobs", "lots", "runs"):
+        insert(shared, table, ROWS[table])
+    yield shared
+    shared.rollback()
 
 
 @pytest.mark.parametrize(

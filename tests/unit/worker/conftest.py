@@ -2,8 +2,14 @@
 
 import gc
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
-# measuring collects garbage before it reads memory; torch's own objects make that slow here
-gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_garbage_collection() -> None:
+    """Measuring collects garbage before it reads memory; all that was imported makes that slow."""
+    gc.collect()
+    gc.freeze()

@@ -132,7 +132,9 @@ def test_install_with_the_same_wheel_mends_a_broken_folder(quick_shelf: Shelf) -
 
 
 @pytest.mark.parametrize("broken", ["no zip", "escapes"])
-def test_install_of_a_broken_wheel_leaves_nothing_behind(shelf: Shelf, broken: str) -> None:
+def test_install_of_a_broken_wheel_leaves_nothing_behind(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
     """Neither a folder nor a hash: the mended wheel installs."""
     path = make_wheel(shelf.wheels, module="../../../evil.py")
     if broken == "no zip":
@@ -141,6 +143,7 @@ def test_install_of_a_broken_wheel_leaves_nothing_behind(shelf: Shelf, broken: s
         shelf.install()
     assert "\n" not in caught.value.message
     assert shelf.leftovers() <= {"hashes.json"}
+    monkeypatch.setattr(install, "_pip", quick_pip)
     make_wheel(shelf.wheels)
     assert (shelf.install().search_path / "tiny_loss.py").exists()
 

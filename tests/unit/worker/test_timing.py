@@ -120,7 +120,7 @@ def test_cpu_stopwatch_times_the_call_and_not_what_comes_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readings: Iterator[float] = iter([3.0, 3.25])
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(readings))
+    monkeypatch.setattr("lossbench.worker.timing.time.perf_counter", lambda: next(readings))
     arm = Arm()
     assert CpuStopwatch().time(arm) == (250.0, 250.0)
     assert arm.done == ["before", "call"]
