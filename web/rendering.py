@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from lossbench.service.api.security import CSRF_FIELD, AuthMode
+from lossbench.service.plots.report import COUNTED
 
 from . import assets
 from .format import ENVIRONMENT_FACTS, FILTERS, GLYPHS, STATUS_WORDS
@@ -34,7 +35,11 @@ def _environment() -> Environment:
     environment.filters.update(FILTERS)
     environment.filters["json_block"] = json_block
     environment.globals.update(
-        asset=assets.url, signs=GLYPHS, status_words=STATUS_WORDS, chip_facts=ENVIRONMENT_FACTS
+        counted_grades=COUNTED,
+        asset=assets.url,
+        signs=GLYPHS,
+        status_words=STATUS_WORDS,
+        chip_facts=ENVIRONMENT_FACTS,
     )
     return environment
 

@@ -147,7 +147,7 @@ def _measurement(order: CaseOrder, found: CellFindings) -> Measurement | None:
         floor_ratio=_ratio(found.visits, found.floor_visits),
         compile_s=found.compile_s,
         first_call_s=found.first_call_s,
-        recompiles=found.recompiles,
+        recompiles=sum(taken["compiled"] for taken in found.vitals.values()),
         tokens_per_s=order.case.max_tokens / latency.median_ms * 1e3,
         clock_mhz=spread([v for s in signs for v in s["clock_mhz"]]),
         power_w=spread([v for s in signs for v in s["power_w"]]),

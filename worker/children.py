@@ -3,6 +3,7 @@
 import contextlib
 import os
 import queue
+import re
 import select
 import signal
 import subprocess
@@ -22,6 +23,8 @@ from .messages import LOCK_FD_VARIABLE, REPLY_FD_VARIABLE, Command, Reply
 LOG_BYTES = 256 * 1024
 START_TIMEOUT_S = 180.0
 POLL_S = 0.2
+_SECRET = re.compile("PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIAL|DATABASE_URL|API_KEY|PGPASS")
+"""Names of variables that code of contenders must not see."""
 
 
 class Spawner:
@@ -211,6 +214,4 @@ def child_variables(search_path: Path | None, interpreted: bool) -> dict[str, st
     variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if interpreted:
         variables["TRITON_INTERPRET"] = "1"
-    for secret in ("LOSSBENCH_TOKEN", "LOSSBENCH_DATABASE_URL"):
-        variables.pop(secret, None)
-    return variables
+    return {name: value for name, value in variables.items() if not _SECRET.search(name)}

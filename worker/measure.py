@@ -138,7 +138,7 @@ class CaseMeasurer:
         """Ask a seat's child; a lost child is charged to the cell that was at work."""
         child = self._pool.child(seat.environment, process)
         found = self.findings[cell.number] if cell else None
-        allowed = self._order.timeout_s if found else HOUSEKEEPING_S
+        allowed = self._order.timeout_s if found else max(HOUSEKEEPING_S, self._order.timeout_s)
         timeout = allowed - found.spent_s if found else allowed
         began = time.monotonic()
         try:

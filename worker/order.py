@@ -52,7 +52,6 @@ class CellFindings:
     check: dict[str, Any] | None = None
     bits: dict[int, str] = field(default_factory=dict)
     steady: bool = True
-    recompiles: int = 0
     vitals: dict[int, dict[str, Any]] = field(default_factory=dict)
     wheel_sha256: str | None = None
     spent_s: float = 0.0

@@ -250,6 +250,7 @@ def _side(result: Result) -> Side:
         peak_bytes=max(known, default=None),
         workspace_bytes=result.workspace_bytes,
         grade=result.grade,
+        worst_output=result.worst_output,
         worst_error_ratio=max(ratios, default=None),
         errors=result.errors,
         flags=result.flags,

@@ -110,6 +110,7 @@ class ServiceContext:
 
     def _reap(self) -> None:
         pruned_at = float("-inf")
+        last_error = ""
         while not self._stopping.wait(self.settings.heartbeat_s):
             self._round_at = time.monotonic()
             self.metrics.reaper_rounds.inc()
@@ -121,4 +122,8 @@ class ServiceContext:
                         prune_idempotency(session, KEEP_ANSWERS)
             except Exception as error:  # whatever one round met, the next must come
                 self.metrics.reaper_errors.inc()
-                _log.error("reaper", exc_info=error)
+                # the same fault every second is said once, not in thousands of tracebacks
+                known = str(error).partition("[parameters")[0] == last_error
+                last_error = str(error).partition("[parameters")[0]
+                if not known:
+                    _log.error("reaper", exc_info=error)

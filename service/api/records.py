@@ -179,6 +179,7 @@ class Side(Record):
     peak_bytes: int | None
     workspace_bytes: int | None
     grade: Grade | None
+    worst_output: str | None
     worst_error_ratio: float | None
     errors: tuple[OutputErrorView, ...]
     flags: tuple[Flag, ...]

@@ -69,7 +69,8 @@ class Submission:
                 # a result answers only for the devices that would run the job
                 serving = [machine for machine in machines if queue in machine.queues]
                 keys = [planned.cell.key for planned in plan.cells if planned.outcome is None]
-                known = known_runs(session, keys, serving, request.processes)
+                baseline = plan.request.baseline.text
+                known = known_runs(session, keys, serving, request.processes, baseline)
         return Prepared(plan, known, queue, tuple(machines))
 
     def dry_run(self, request: JobRequest) -> DryRun:

@@ -123,6 +123,8 @@ class JobView(Record):
     cells_queued: int
     cells_running: int
     cells_done: int
+    progress: float
+    """Share of the work that is done, 0 .. 1: a running cell counts by its visits."""
     outcomes: dict[Outcome, int]
     queue_position: int
     estimated_s: float

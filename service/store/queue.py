@@ -93,7 +93,10 @@ class LotQueue:
     def ensure(self, queue: str) -> None:
         """Register a queue once; one lot at a time on each worker."""
         if queue not in self._known:
-            self._client.register_queue(queue, worker_concurrency=1, polling_interval_sec=POLLING_S)
+            if self._client.retrieve_queue(queue) is None:
+                self._client.register_queue(
+                    queue, worker_concurrency=1, polling_interval_sec=POLLING_S
+                )
             self._known.add(queue)
 
     def enqueue(self, session: Session, lot_id: str, attempt: int, place: tuple[str, int]) -> None:

@@ -76,25 +76,30 @@ class Reaper:
                 strays[(lot_id, attempt)] = since
                 if moment - since > self._stale_after_s:
                     self.give_back(lot_id, attempt, f"worker {executor} is unknown")
-        for lot_id, attempt in self._disowned():
+        for lot_id, attempt, worker in self._disowned():
             since = self._strays.get((lot_id, attempt), moment)
             strays[(lot_id, attempt)] = since
-            if moment - since > self._stale_after_s:
+            if worker in dead:
+                # its workflow has ended, as when a worker stops in the middle of a case
+                self.give_back(lot_id, attempt, f"worker {worker} stopped")
+            elif moment - since > self._stale_after_s:
                 self.give_back(lot_id, attempt, "its worker dropped it")
         self._strays = strays
 
-    def _disowned(self) -> list[tuple[str, int]]:
-        """Running lots that their worker does not name: it does something else, or left since."""
+    def _disowned(self) -> list[tuple[str, int, str]]:
+        """Running lots that their worker does not name, with the worker: it does something else,
+        or left since.
+        """
         with self._database.reading() as session:
             rows = session.execute(
-                sa.select(LotRow.id, LotRow.attempt)
+                sa.select(LotRow.id, LotRow.attempt, WorkerRow.id)
                 .join(WorkerRow, WorkerRow.id == LotRow.worker_id)
                 .where(
                     LotRow.state == LotState.RUNNING.value,
                     sa.func.coalesce(WorkerRow.lot_id, "") != LotRow.id,
                 )
             ).all()
-        return [(lot_id, attempt) for lot_id, attempt in rows]
+        return [(lot_id, attempt, worker) for lot_id, attempt, worker in rows]
 
     def give_back(self, lot_id: str, attempt: int, why: str) -> None:
         """Put a lot back for its next attempt; a case that killed too many workers fails."""
@@ -107,11 +112,12 @@ class Reaper:
         self._queue.withdraw([(lot_id, attempt)])
 
     def _requeue(self, session: Session, lot_id: str, attempt: int, why: str) -> None:
+        job_id = session.scalar(sa.select(LotRow.job_id).where(LotRow.id == lot_id))
+        job = get_job(session, job_id, lock=True) if job_id else None
         lot = session.scalar(sa.select(LotRow).where(LotRow.id == lot_id).with_for_update())
         open_states = (LotState.QUEUED, LotState.RUNNING)
-        if lot is None or lot.attempt != attempt or lot.state not in open_states:
+        if job is None or lot is None or lot.attempt != attempt or lot.state not in open_states:
             return
-        job = get_job(session, lot.job_id, lock=True)
         running = sa.and_(CellRow.lot_id == lot_id, CellRow.state == CellState.RUNNING.value)
         session.execute(sa.update(CellRow).where(running).values(deaths=CellRow.deaths + 1))
         reason = f"{why} while measuring this case, {self._max_attempts} times"

@@ -122,6 +122,7 @@ def _job_view(session: Session, job: JobRow, counts: JobCounts) -> JobView:
             "cells_queued": counts.queued,
             "cells_running": counts.running,
             "cells_done": counts.done,
+            "progress": counts.visited / counts.total if counts.total else 1.0,
             "outcomes": counts.outcomes,
             "queue_position": queue_position(session, job),
             "estimated_s": job.estimated_s,
@@ -133,11 +134,17 @@ def _job_view(session: Session, job: JobRow, counts: JobCounts) -> JobView:
     )
 
 
+EARLY_SHARE = 0.15
+"""Below this share of the work the pace is that of installing and compiling, not of measuring."""
+
+
 def remaining_seconds(job: JobRow, counts: JobCounts, moment: datetime) -> float | None:
-    """Seconds to the end: the plan's estimate first, then the pace of the cells done so far."""
+    """Seconds to the end: the plan's estimate first, then the pace of the work done so far."""
     if JobState(job.state).ended:
         return 0.0
-    if job.started_at is None or not counts.done:
+    if job.started_at is None:
         return job.estimated_s
     elapsed = (moment - job.started_at).total_seconds()
-    return elapsed / counts.done * (counts.total - counts.done)
+    if counts.visited < EARLY_SHARE * counts.total:
+        return max(job.estimated_s - elapsed, 0.0)
+    return elapsed / counts.visited * (counts.total - counts.visited)

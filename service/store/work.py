@@ -12,7 +12,7 @@ from ..contract.run import CaseWork, RunRecord
 from ..contract.words import CellState, JobState, LotState, Outcome
 from .database import Database
 from .events import add_event, now
-from .jobs import end_job_if_complete
+from .jobs import end_job_if_complete, get_job
 from .models import CellLogRow, CellRow, JobRow, LotRow
 from .results import insert_run
 
@@ -63,6 +63,7 @@ class Work:
     def begin_lot(self, lot_id: str, attempt: int) -> int:
         """Claim a lot; returns its number of cases. Raises LotLostError."""
         with self._database.transaction() as session:
+            job = self._locked_job_of(session, lot_id)
             claimed = session.execute(
                 sa.update(LotRow)
                 .where(
@@ -75,11 +76,17 @@ class Work:
             if not getattr(claimed, "rowcount", 0):
                 raise LotLostError(f"lot {lot_id} attempt {attempt} is not open any more")
             lot = session.get_one(LotRow, lot_id)
-            job = session.get_one(JobRow, lot.job_id)
             if job.state == JobState.QUEUED:
                 job.state, job.started_at = JobState.RUNNING.value, now()
                 add_event(session, job.id, "state", {"state": job.state, "worker": self._worker_id})
             return len(lot.cases)
+
+    @staticmethod
+    def _locked_job_of(session: Session, lot_id: str) -> JobRow:
+        job_id = session.scalar(sa.select(LotRow.job_id).where(LotRow.id == lot_id))
+        if job_id is None:
+            raise LotLostError(f"there is no lot {lot_id}")
+        return get_job(session, job_id, lock=True)
 
     def begin_case(self, lot_id: str, attempt: int, case_index: int) -> CaseTask | None:
         """Mark a case's open cells as running; None when all have answers already."""
@@ -146,6 +153,7 @@ class Work:
     def save_case(self, task: CaseTask, answers: Sequence[CellAnswer]) -> None:
         """Store the answers of a case, all or none. Raises LotLostError when fenced."""
         with self._database.transaction() as session:
+            get_job(session, task.job_id, lock=True)
             for answer in answers:
                 run_id = insert_run(session, answer.record) if answer.record else None
                 if run_id:

@@ -3,6 +3,8 @@
 SIGKILL is sent by the worker to itself at the named point, once; a second worker stands by.
 """
 
+import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -53,10 +55,10 @@ class Fleet:
         while not self._stopped.wait(0.1):
             self._reaper.tick()
 
-    def start_worker(self, point: str = "never") -> subprocess.Popen[str]:
+    def start_worker(self, point: str = "never", case_s: float = 0.15) -> subprocess.Popen[str]:
         """Start one and wait until it takes lots."""
         process = subprocess.Popen(
-            [sys.executable, "-P", str(WORKER), point, str(self._folder / "died")],
+            [sys.executable, "-P", str(WORKER), point, str(self._folder / "died"), str(case_s)],
             env={
                 "PATH": "/usr/bin:/bin",
                 "LOSSBENCH_DATA_DIR": str(self._folder),
@@ -149,6 +151,24 @@ def test_poison_case_when_it_kills_every_worker_fails_alone(fleet: Fleet, tmp_pa
     assert "while measuring this case, 3 times" in str(rows[0].reason)
 
 
+def freeze(process: subprocess.Popen[str], database: Database) -> None:
+    """SIGSTOP outside a transaction: a frozen writer of SQLite would keep its one lock."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        if not database.is_sqlite:
+            return
+        probe = sqlite3.connect(str(database.engine.url.database), timeout=0.3)
+        try:
+            probe.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            process.send_signal(signal.SIGCONT)
+        else:
+            return
+        finally:
+            probe.rollback()
+            probe.close()
+
+
 def test_zombie_when_it_wakes_up_cannot_save(fleet: Fleet) -> None:
     zombie = fleet.start_worker()
     job_id = fleet.submit(cases=6)
@@ -157,10 +177,10 @@ def test_zombie_when_it_wakes_up_cannot_save(fleet: Fleet) -> None:
             if session.scalar(sa.select(LotRow.state)) == "running":
                 break
         time.sleep(0.02)
-    zombie.send_signal(19)
+    freeze(zombie, fleet.database)
     fleet.start_worker()
     assert fleet.wait_for_end(job_id) == "done"
-    zombie.send_signal(18)
+    zombie.send_signal(signal.SIGCONT)
     time.sleep(1.0)
     assert_every_cell_once(fleet, job_id, 12)
 
@@ -181,6 +201,24 @@ def test_cancel_when_running_leaves_no_open_cell(fleet: Fleet) -> None:
     assert "cancelled" in outcomes
     second = fleet.submit(cases=1)
     assert fleet.wait_for_end(second) == "done"
+
+
+def test_cancel_when_saves_are_under_way_meets_no_deadlock(fleet: Fleet) -> None:
+    fleet.start_worker(case_s=0.0)
+    fleet.start_worker(case_s=0.0)
+    for _ in range(6):
+        job_id = fleet.submit(cases=25)
+        while True:
+            with fleet.database.reading() as session:
+                saved = session.scalar(
+                    sa.select(sa.func.count()).where(
+                        CellRow.job_id == job_id, CellRow.run_id.is_not(None)
+                    )
+                )
+            if saved:
+                break
+        fleet.jobs.cancel(job_id)
+        assert fleet.wait_for_end(job_id) == "cancelled"
 
 
 def test_two_workers_when_sharing_a_job_double_nothing(fleet: Fleet) -> None:

@@ -79,6 +79,7 @@
     document.getElementById("report-ready").hidden = false;
   };
 
+  if (log) log.scrollTop = log.scrollHeight;
   const source = new EventSource(live.dataset.events);
   const fresh = (handle) => (event) => {
     if (Number(event.lastEventId) > newest) handle(event);

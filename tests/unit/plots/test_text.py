@@ -82,7 +82,8 @@ def _job() -> JobView:
             "id": "job-1", "kind": "benchmark", "state": "done", "reason": None,
             "request": {"baseline": {"kernel": "torch-naive"}}, "labels": {},
             "accelerator": "any", "priority": 5, "cells_total": 3, "cells_queued": 0,
-            "cells_running": 0, "cells_done": 3, "outcomes": {"ok": 2, "unsupported": 1},
+            "cells_running": 0, "cells_done": 3, "progress": 1.0,
+            "outcomes": {"ok": 2, "unsupported": 1},
             "queue_position": 0, "estimated_s": 1.0, "remaining_s": 0.0,
             "created_at": "2026-11-30T12:00:00Z", "started_at": None, "ended_at": None,
         }

@@ -220,6 +220,7 @@ def flags(found: CellFindings, device: str = "cuda") -> set[Flag]:
     [
         ({"visits": {0: [[2.0]] * 19}}, Flag.LOW_N),
         ({"visits": {0: [[2.0] * 3, [2.1] * 3] * 4}}, Flag.NOISY),
+        ({"baseline_visits": {0: [[4.0] * 2] * 5 + [[4.5] * 2]}}, Flag.NOISY),
         ({"visits": {0: [[0.1] * 4] * 6}, "floor_visits": {}}, Flag.LAUNCH_BOUND),
         ({"floor_visits": {0: [[2.07] * 2] * 6, 1: [[2.07] * 2] * 6}}, Flag.SUSPECT),
         ({"steady": False}, Flag.NOT_STEADY),
