@@ -133,11 +133,12 @@ class LotWorker:
             self._pool.close()
             self._pool = None
 
-    def close(self) -> None:
-        """End every child now."""
+    def abort(self) -> None:
+        """End every child now; the thread that measures finds out and gives up its lot."""
         with self._one_lot:
             self.lot_id = None
-            self._close_pool()
+            if self._pool is not None:
+                self._pool.abort()
 
 
 def case_order(task: CaseTask) -> CaseOrder:

@@ -140,7 +140,7 @@ class Worker:
     def stop(self) -> None:
         """Leave: end the children, say goodbye so that a held lot goes to another worker."""
         self._stopping.set()
-        self._lots.close()
+        self._lots.abort()
         self._spawner.close()
         if self._unhealthy is None:
             self._consumer.stop()

@@ -58,8 +58,18 @@ class ChildPool:
         for key in [key for key in self._children if key[1] == process]:
             self._children.pop(key).close()
 
+    def abort(self) -> None:
+        """Kill all children from another thread than the one that works with them.
+
+        Their descriptors stay open: that thread may be waiting on one this very moment. It finds
+        its child dead and the pool closed, and ends with LotLostError.
+        """
+        self._closed = True
+        for child in list(self._children.values()):
+            child.kill()
+
     def close(self) -> None:
-        """Kill all children; no more are started."""
+        """Kill all children and free their descriptors; no more are started."""
         self._closed = True
         while self._children:
             self._children.popitem()[1].close()

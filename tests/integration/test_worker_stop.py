@@ -67,6 +67,7 @@ def test_worker_when_terminated_while_measuring_ends_and_gives_its_lot_back(
     Reaper(database, queue, stale_after_s=60, max_attempts=3).tick()
     with database.reading() as session:
         lot = session.scalars(sa.select(LotRow)).one()
-        assert (lot.state, lot.attempt) == ("queued", 2)
+        answers = [(c.state, c.outcome, c.reason) for c in session.scalars(sa.select(CellRow))]
+        assert (lot.state, lot.attempt) == ("queued", 2), answers
         assert session.scalar(sa.select(CellRow.state)) == "queued"
     queue.close()
