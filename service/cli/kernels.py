@@ -50,7 +50,8 @@ def show(
     if as_json:
         print_json(_facts(row))
         return
-    console.print(f"[bold]{row.name}[/]  {row.summary}")
+    console.print(row.name, style="bold", end="  ")
+    console.print(row.summary)
     console.print("versions: " + (", ".join(row.versions) or "carries torch's version"))
     console.print("dtypes:   " + ", ".join(row.dtypes))
     console.print("options:  " + ", ".join(_option(row, option) for option in row.options))

@@ -8,9 +8,11 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-console = Console()
-errors = Console(stderr=True)
+# without markup: params and user text hold brackets
+console = Console(markup=False)
+errors = Console(stderr=True, markup=False)
 
 
 def print_json(data: Any) -> None:
@@ -33,7 +35,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(column, overflow="fold", no_wrap=0 < index < len(columns) - 1)
     count = 0
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*("" if cell is None else _plain(cell) for cell in row))
         count += 1
     if count:
         console.print(table)
@@ -41,9 +43,14 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         console.print(f"{title}: none")
 
 
+def _plain(cell: object) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
+
+
 def fail(message: str) -> None:
     """One clear line on standard error."""
-    errors.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
+    line = Text.assemble(("error: ", "bold red"), message)
+    errors.print(line, highlight=False, soft_wrap=True)
 
 
 def mebibytes(value: int | None) -> str:

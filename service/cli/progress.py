@@ -41,11 +41,11 @@ class CellProgress:
 def progress_bar(cells: int, title: str = "measuring") -> Iterator[CellProgress]:
     """A bar on standard error for a job of so many cells."""
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[ended]} of {task.total:.0f} cells"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[last]}"),
+        TextColumn("{task.fields[last]}", markup=False),
         console=errors,
         transient=False,
     )

@@ -16,6 +16,7 @@ COLUMNS = (
     "grade",
     "notes",
 )
+ROOMY = 100
 WIDE = 130
 """Columns of a terminal from which intervals are shown beside the numbers."""
 
@@ -24,7 +25,11 @@ def print_report(pairs: Sequence[tuple[CellView, Result | None]]) -> None:
     """One table per case and pass, fastest first."""
     for table in report_tables(pairs):
         title = f"{table.case}  {table.pass_words}  {table.device}"
-        print_table(title, COLUMNS, (_line(row) for row in table.rows))
+        lines = [_line(row) for row in table.rows]
+        # a narrow terminal shows flags only on the page; reasons are always shown
+        roomy = console.width >= ROOMY or any(row.reason for row in table.rows)
+        shown = len(COLUMNS) if roomy else len(COLUMNS) - 1
+        print_table(title, COLUMNS[:shown], [line[:shown] for line in lines])
 
 
 def _line(row: ReportRow) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from ..contract.errors import PortInUseError, SetupError
 from ..settings import Settings
@@ -132,7 +133,11 @@ def doctor(
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:
-        marks = {True: "[green]ok[/]", False: "[red]missing[/]", None: "[yellow]note[/]"}
+        marks = {
+            True: Text("ok", style="green"),
+            False: Text("missing", style="red"),
+            None: Text("note", style="yellow"),
+        }
         rows = ((marks[f.good], f.subject, f.text) for f in findings)
         print_table("This machine", ("", "what", "finding"), rows)
     if any(finding.good is False for finding in findings):

@@ -17,7 +17,10 @@ VISIT_S = 0.4
 """One visit: 0.3 s of samples behind 0.1 s of lead-in."""
 SAMPLES_PER_ARM = 20
 COMPILE_S = {"cpu": 20.0, "cuda": 8.0}
-CHILD_START_S = 6.0
+CHILD_START_S = {"cpu": 5.0, "cuda": 14.0}
+"""Seconds until a measuring process has torch, its context and the inputs."""
+INTERPRETED_S_PER_LOGIT = 2e-6
+"""Triton's interpreter on two cores, one forward and backward (2026-11-30)."""
 FLCE_SINGLE_CHUNK_BYTES = 2 * 2**30
 FLCE_LEAST_ROWS = 4096
 FLCE_ROW_MULTIPLE = 128
@@ -35,14 +38,15 @@ def cell_seconds(
     kernel: KernelRow, case: Case, pass_: Pass, processes: int, machine: Machine
 ) -> float:
     """Seconds that measuring one cell takes, baseline and floor beside it included."""
+    device = machine.device_type
     call = call_seconds(case, pass_, machine)
     per_arm = max(VISITS * VISIT_S, (SAMPLES_PER_ARM + VISITS) * call)
-    compile_s = COMPILE_S[machine.device_type] if kernel.needs_compiler else 1.0
+    compile_s = COMPILE_S[device] if kernel.needs_compiler else 1.0
     reference_s = 30 * call
-    if kernel.uses_triton and machine.device_type == "cpu":
+    if kernel.uses_triton and device == "cpu":
         # the interpreter runs one correctness call and no visits
-        return CHILD_START_S + 4000 * call
-    return reference_s + compile_s + processes * (CHILD_START_S / 2 + 1.6 * per_arm)
+        return CHILD_START_S[device] + INTERPRETED_S_PER_LOGIT * case.max_tokens * case.vocab
+    return reference_s + compile_s + processes * (CHILD_START_S[device] / 2 + 1.6 * per_arm)
 
 
 def _ceil(value: int, divisor: int) -> int:

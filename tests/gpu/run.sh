@@ -19,7 +19,7 @@ if [ "${TESTS:-yes}" = yes ]; then
   [ "${PIPESTATUS[0]}" = 0 ] || status=1
 fi
 if [ "${DEMO:-yes}" = yes ]; then
-  "$python" -P -m lossbench.service.cli.main demo --exit 2>&1 | tee "$out/demo.log"
+  "$python" -P -m lossbench.service.cli.main demo --exit ${DEMO_ARGS:-} 2>&1 | tee "$out/demo.log"
   [ "${PIPESTATUS[0]}" = 0 ] || status=1
   cp "$out/data/lossbench.db" "$out/" 2>/dev/null
   rm -rf "$out/data"
