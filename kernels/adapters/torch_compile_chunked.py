@@ -159,9 +159,11 @@ class _Chunked(torch.autograd.Function):
         b = None if bias is None else bias.detach()
         argnums = tuple(index for index, needed in enumerate(call.needs) if needed)
         dx = torch.empty_like(x, memory_format=torch.contiguous_format) if call.needs[0] else None
+        # dW is summed in its own dtype, as the published form does; db in float32: in bfloat16 it
+        # was 8 % off over 128 chunks (H200, 32768 x 2048 x 128000, 2026-11-30), and it is small
         sums: dict[int, Tensor] = {
-            index: torch.zeros_like(tensor)
-            for index, tensor in ((1, w), (2, b))
+            index: torch.zeros_like(tensor, dtype=dtype)
+            for index, tensor, dtype in ((1, w, w.dtype), (2, b, wide))
             if tensor is not None and call.needs[index]
         }
         loss = torch.zeros((), dtype=wide, device=x.device)
@@ -187,6 +189,7 @@ class _Chunked(torch.autograd.Function):
                     sums[index] += gradient
         ctx.save_for_backward(dx, sums.get(1), sums.get(2), factor)
         ctx.scaled = call.chunking.scaled
+        ctx.bias_dtype = None if b is None else b.dtype
         return loss if factor is None else loss * factor
 
     @staticmethod
@@ -197,6 +200,8 @@ class _Chunked(torch.autograd.Function):
         gradients = tuple(
             None if gradient is None else ctx.scaled(gradient, scale) for gradient in (dx, dw, db)
         )
+        if gradients[2] is not None:
+            gradients = (*gradients[:2], gradients[2].to(ctx.bias_dtype))
         return (*gradients, None)
 
 

@@ -16,7 +16,7 @@ from .estimate import cell_seconds, peak_bytes
 from .job import JobRequest, ShapeSpec, StreamSpec
 from .machine import ASSUMED, Machine
 from .run import CaseWork, Cell, Lot, Record
-from .words import JobKind, Outcome
+from .words import Outcome
 
 LOT_SECONDS = 600.0
 CASES_PER_LOT = 25
@@ -156,8 +156,6 @@ def _checked(request: JobRequest, catalogue: Catalogue) -> tuple[JobRequest, lis
         resolved, found = resolve_contender(contender, catalogue, f"/contenders/{index}")
         faults += found
         contenders[resolved.text] = resolved
-    if request.kind is JobKind.COMPARE and not faults and len(contenders) < 2:
-        faults.append(Fault("/contenders", "same_contender", "base and candidate are the same"))
     baseline, found = resolve_contender(request.baseline, catalogue, "/baseline")
     row = catalogue.kernels.get(baseline.kernel)
     if row is not None and row.package is not None:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..contract.result import OutputErrorView, Result
+from ..contract.words import Grade
+from ..statistics.grade import grade_of
 from . import text, theme
 from .panels import Gap, Panel, Row, Stack, select
 
@@ -16,7 +18,8 @@ SMALLEST = 1e-12
 def error(results: Sequence[Result], gaps: Sequence[Gap] = ()) -> dict[str, Any]:
     """Dots on a log axis, smallest first: one panel per case, pass and output.
 
-    Marker shape and text give the error grade; the dashed line is torch's own error in that dtype.
+    Marker shape and text give the grade of that output; the dashed line is torch's own error in
+    that dtype.
     """
     selection = select(results, gaps)
     notes = (
@@ -89,7 +92,7 @@ def _panel(stack: Stack, panel: Panel, output: str, order: Sequence[str]) -> Non
         y=[place for place, _, _ in dots],
         marker={
             "color": [theme.colour(result.kernel) for _, _, result in dots if result],
-            "symbol": [theme.symbol(result.grade) for _, _, result in dots if result],
+            "symbol": [theme.symbol(_grade(result, output)) for _, _, result in dots if result],
             "size": 10,
         },
         text=[f"  {_annotation(result, output)}" for _, _, result in dots if result],
@@ -134,7 +137,13 @@ def _ticks(left: float, right: float) -> list[float]:
 def _annotation(result: Result, output: str) -> str:
     found = result.error_of(output)
     parts = [text.ratio(found.ratio)] if found and found.ratio is not None else []
-    return " ".join([*parts, str(result.grade or "ungraded")])
+    return " ".join([*parts, str(_grade(result, output) or "ungraded")])
+
+
+def _grade(result: Result, output: str) -> Grade | None:
+    """Grade of this output alone; the result carries that of its worst one."""
+    found = result.error_of(output)
+    return grade_of(found.ratio) if found and found.ratio is not None else None
 
 
 def _hover(row: Row, output: str) -> str:

@@ -117,11 +117,6 @@ def test_plan_of_only_unknown_names_raises_the_narrow_error() -> None:
     assert not isinstance(caught.value, UnknownNameError)
 
 
-def test_plan_of_compare_with_one_contender_twice_is_refused() -> None:
-    (fault,) = faults_of(kind="compare", contenders=["liger", f"liger@{LIGER}"])
-    assert (fault.pointer, fault.code) == ("/contenders", "same_contender")
-
-
 @pytest.mark.parametrize("written", ["liger", "liger@latest", f"liger@{LIGER}"])
 def test_plan_of_liger_resolves_to_the_newest_version(written: str) -> None:
     planned = plan(contenders=[written])

@@ -151,10 +151,16 @@ def test_memory_of_zero_is_a_number_not_a_gap(make_result: MakeResult) -> None:
     assert "  0 B" in texts(figure("memory", [make_result(workspace_bytes=0)]))
 
 
-def test_error_grade_is_a_shape_and_a_word(mixed: list[Result]) -> None:
-    dots = traces(figure("error", mixed), "dW")[0]
-    assert dots["marker"]["symbol"].count("triangle-up") == 1
-    assert any("coarse" in text for text in dots["text"])
+def test_error_grade_of_an_output_is_its_own_shape_and_word(make_result: MakeResult) -> None:
+    errors = [
+        {"output": "dx", "relative_l2": 1e-3, "ratio": 1.0, "max_abs": 1e-6},
+        {"output": "dw", "relative_l2": 3e-3, "ratio": 3.0, "max_abs": 1e-6},
+    ]
+    drawn = figure("error", [make_result(grade="coarse", errors=errors)])
+    (dw,), (dx,) = traces(drawn, "dW"), traces(drawn, "dx")
+    assert (dw["marker"]["symbol"], dx["marker"]["symbol"]) == (["triangle-up"], ["circle"])
+    assert "coarse" in dw["text"][0]
+    assert "exact" in dx["text"][0]
 
 
 def test_error_has_a_panel_and_a_yardstick_for_each_output(mixed: list[Result]) -> None:
