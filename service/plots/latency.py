@@ -8,7 +8,7 @@ from ..contract.words import Flag
 from . import text, theme
 from .panels import Axes, Gap, Panel, Row, Stack, select
 
-ROOM_FOR_TEXT = 1.55
+ROOM_FOR_TEXT = 1.8
 """Length of the axis over the longest bar, so that the text behind it fits a phone."""
 
 

@@ -79,7 +79,7 @@ def _axis(values: Sequence[float], unit: str) -> tuple[dict[str, Any], float]:
     low = math.floor(math.log10(smallest / 2))
     high = math.log10(largest)
     axis = {
-        "title": {"text": f"{title}, log", "standoff": 4},
+        "title": {"text": f"{unit}, log (lower is better)", "standoff": 4},
         "type": "log",
         "range": [low, high + (high - low) * (ROOM_FOR_TEXT - 1)],
         "dtick": 1,
