@@ -15,7 +15,7 @@ from ..contract.plan import PlannedCell, plan_job
 from ..contract.result import CellView, Result
 from ..contract.words import FAILURES, CellState
 from ..settings import Settings
-from .output import console, mebibytes, print_json, print_table
+from .output import console, errors, mebibytes, print_json, print_table
 from .requests import parse_options, parse_shape, read_job_file, split_contenders, validated
 
 if TYPE_CHECKING:
@@ -166,7 +166,9 @@ def run(
     request = _request(file, contender, shape, more)
     catalogue = load_catalogue()
     plan_job(request, catalogue)
-    with LocalRunner(Settings(), gpu) as runner:
+    with errors.status("looking at the device"):
+        local = LocalRunner(Settings(), gpu)
+    with local as runner:
         environment = runner.environment
         machine = Machine(
             device_type=environment.device_type,

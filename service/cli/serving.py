@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..contract.errors import PortInUseError, SetupError
 from ..settings import Settings
-from .output import console, print_json, print_table
+from .output import console, errors, print_json, print_table
 
 Port = Annotated[int | None, typer.Option(help="Port; 0 picks a free one.", min=0, max=65535)]
 
@@ -109,7 +109,8 @@ def worker(
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    process.start()
+    with errors.status("looking at the device"):
+        process.start()
     console.print(f"worker {process.id} takes lots from: {', '.join(process.queues)}")
     try:
         process.wait()
@@ -129,7 +130,8 @@ def doctor(
     """
     from .diagnosis import diagnose
 
-    findings = diagnose(Settings())
+    with errors.status("looking at the device"):
+        findings = diagnose(Settings())
     if as_json:
         print_json([finding._asdict() for finding in findings])
     else:
