@@ -67,6 +67,21 @@ def _request(
     return validated(body)
 
 
+def _more(
+    dtype: list[str] | None,
+    pass_: list[str] | None,
+    option: list[str] | None,
+    processes: int | None,
+) -> dict[str, Any]:
+    """Fields of the request that flags name one by one."""
+    return {
+        "dtypes": dtype,
+        "passes": pass_,
+        "options": parse_options(option or []),
+        "processes": processes,
+    }
+
+
 def submit(
     file: File = None,
     contender: Contenders = None,
@@ -86,13 +101,7 @@ def submit(
     """
     from .following import client_for, follow_job
 
-    more = {
-        "dtypes": dtype,
-        "passes": pass_,
-        "options": parse_options(option or []),
-        "processes": processes,
-    }
-    request = _request(file, contender, shape, more)
+    request = _request(file, contender, shape, _more(dtype, pass_, option, processes))
     with client_for(url) as client:
         if dry_run:
             plan = client.submit(request, dry_run=True)
@@ -157,13 +166,7 @@ def run(
 
     from .progress import cell_progress
 
-    more = {
-        "dtypes": dtype,
-        "passes": pass_,
-        "options": parse_options(option or []),
-        "processes": processes,
-    }
-    request = _request(file, contender, shape, more)
+    request = _request(file, contender, shape, _more(dtype, pass_, option, processes))
     catalogue = load_catalogue()
     plan_job(request, catalogue)
     with errors.status("looking at the device"):
