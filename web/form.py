@@ -5,11 +5,26 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from lossbench.service.contract.contender import format_value, parse_value
 from lossbench.service.contract.errors import Fault, InvalidRequestError
 from lossbench.service.contract.job import JobRequest, StreamSpec
 from lossbench.service.contract.words import Dtype, Pass, Recipe
 
 _SEPARATORS = re.compile(r"[\s,;×x]+")
+
+
+UNSPOKEN = ("sweep", "timeout_s", "deadline_s")
+
+
+def unspoken(request: JobRequest) -> list[str]:
+    """Fields of a request that differ from the default and that the form cannot carry."""
+    changed = request.model_dump(exclude_defaults=True)
+    lost = [name for name in UNSPOKEN if name in changed]
+    if any(isinstance(spec.tokens, StreamSpec) for spec in request.shapes):
+        lost.append("streams")
+    if any(name != "name" for name in request.labels):
+        lost.append("labels")
+    return lost
 
 
 class JobForm(BaseModel):
@@ -25,6 +40,7 @@ class JobForm(BaseModel):
     dtypes: list[str] = []
     passes: list[str] = []
     recipes: list[str] = []
+    options: str = ""
     processes: str = "3"
     baseline: str = "torch-naive"
     accelerator: str = "any"
@@ -61,6 +77,9 @@ class JobForm(BaseModel):
             dtypes=[dtype.value for dtype in request.dtypes],
             passes=[pass_.value for pass_ in request.passes],
             recipes=[recipe.value for recipe in request.recipes],
+            options="\n".join(
+                f"{name}={format_value(value)}" for name, value in request.options.changed().items()
+            ),
             processes=str(request.processes),
             baseline=request.baseline.text,
             accelerator=request.accelerator,
@@ -78,6 +97,7 @@ class JobForm(BaseModel):
             "dtypes": self.dtypes,
             "passes": self.passes,
             "recipes": self.recipes,
+            "options": self._options(),
             "processes": self.processes,
             "baseline": self.baseline,
             "accelerator": self.accelerator.strip() or "any",
@@ -97,6 +117,18 @@ class JobForm(BaseModel):
                     for found in error.errors()
                 ]
             ) from error
+
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        for line in filter(None, map(str.strip, self.options.splitlines())):
+            name, equals, value = (part.strip() for part in line.partition("="))
+            try:
+                if not equals:
+                    raise ValueError(f"{line!r} is not key=value, such as softcap=30")
+                options[name] = parse_value(value)
+            except ValueError as error:
+                raise InvalidRequestError([Fault("/options", "bad_option", str(error))]) from error
+        return options
 
     def _model_shapes(self) -> list[dict[str, Any]]:
         if not self.models:

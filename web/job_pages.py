@@ -1,12 +1,13 @@
 """Pages of jobs: the form, the live page, the report at the same address."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
 from lossbench.service.api.context import ServiceContext
-from lossbench.service.api.dependencies import Submitter, may_read
+from lossbench.service.api.dependencies import Submitter, limit_writes, may_read
 from lossbench.service.api.records import DryRun
 from lossbench.service.api.submission import Sender
 from lossbench.service.contract.errors import InvalidRequestError
@@ -18,7 +19,7 @@ from lossbench.service.plots.report import report_tables
 from lossbench.service.store.workers import live_machines
 
 from .command import submit_command
-from .form import JobForm
+from .form import JobForm, unspoken
 from .queries import JobPage, grid, job_page
 from .rendering import page
 
@@ -42,13 +43,14 @@ def _form_routes(router: APIRouter, context: ServiceContext) -> None:
     @router.get("/jobs/new")
     def new_job(request: Request) -> Response:
         earlier = request.query_params.get("from")
-        form = JobForm.fresh()
-        if earlier:
-            with context.database.reading() as session:
-                form = JobForm.of_request(job_page(session, earlier).request)
-        return _form_page(context, request, form)
+        if not earlier:
+            return _form_page(context, request, JobForm.fresh())
+        with context.database.reading() as session:
+            wanted = job_page(session, earlier).request
+        form = JobForm.of_request(wanted)
+        return _form_page(context, request, form, lost=unspoken(wanted), earlier=earlier)
 
-    @router.post("/jobs/new")
+    @router.post("/jobs/new", dependencies=[Depends(limit_writes)])
     def send_job(
         request: Request, principal: Submitter, form: Annotated[JobForm, Form()]
     ) -> Response:
@@ -71,6 +73,8 @@ def _form_page(
     *,
     plan: DryRun | None = None,
     error: InvalidRequestError | None = None,
+    lost: Sequence[str] = (),
+    earlier: str = "",
 ) -> Response:
     kernels = [row for _, row in sorted(context.catalogue.kernels.items())]
     with context.database.reading() as session:
@@ -89,6 +93,8 @@ def _form_page(
         dtypes=[word.value for word in Dtype],
         recipes=[word.value for word in Recipe],
         accelerators=sorted(queues),
+        lost=lost,
+        earlier=earlier,
     )
 
 
@@ -107,12 +113,12 @@ def _job_routes(router: APIRouter, context: ServiceContext) -> None:
             shown = job_page(session, job_id)
         return page(request, "_job_live.html", **_shared(shown))
 
-    @router.post("/jobs/{job_id}/cancel")
+    @router.post("/jobs/{job_id}/cancel", dependencies=[Depends(limit_writes)])
     def cancel_job(job_id: str, _sender: Submitter) -> Response:
         context.jobs.cancel(job_id)
         return RedirectResponse(f"/jobs/{job_id}", 303)
 
-    @router.post("/jobs/{job_id}/retry")
+    @router.post("/jobs/{job_id}/retry", dependencies=[Depends(limit_writes)])
     def retry_job(job_id: str, _sender: Submitter) -> Response:
         context.submission.retry(job_id)
         return RedirectResponse(f"/jobs/{job_id}", 303)
