@@ -18,6 +18,9 @@ from ..contract.errors import DatabaseError, SchemaTooNewError
 from ..settings import Settings
 
 SQLITE_BUSY_TIMEOUT_S = 30
+IDLE_TRANSACTION_S = 10.0
+"""PostgreSQL ends a session that sits in a transaction for longer: a frozen process would otherwise
+hold its row locks, and with them the job, until it wakes up."""
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -35,7 +38,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def make_engine(url: str) -> sa.Engine:
+def make_engine(url: str, idle_transaction_s: float = IDLE_TRANSACTION_S) -> sa.Engine:
     """An engine with this project's connection settings for SQLite or PostgreSQL."""
     try:
         engine = sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
@@ -47,6 +50,14 @@ def make_engine(url: str) -> sa.Engine:
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_immediate)
+    else:
+        limit_ms = int(idle_transaction_s * 1000)
+
+        def limit_idle_transactions(connection: Any, _record: object) -> None:
+            connection.execute(f"SET idle_in_transaction_session_timeout = {limit_ms}")
+            connection.commit()
+
+        sa.event.listen(engine, "connect", limit_idle_transactions)
     return engine
 
 
@@ -59,9 +70,9 @@ def _begin_immediate(connection: sa.Connection) -> None:
 class Database:
     """One database: its engine and how to work in a transaction."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, idle_transaction_s: float = IDLE_TRANSACTION_S) -> None:
         self.url = url
-        self.engine = make_engine(url)
+        self.engine = make_engine(url, idle_transaction_s)
         self._reading = sessionmaker(self.engine, expire_on_commit=False)
         self._writing = sessionmaker(
             self.engine.execution_options(lossbench_writes=True), expire_on_commit=False

@@ -14,7 +14,7 @@ from dbos import Serializer as DbosSerializer
 from sqlalchemy.orm import Session
 
 from ..contract.errors import LotLostError
-from .database import Database
+from .database import IDLE_TRANSACTION_S, Database
 
 APPLICATION_VERSION = "lossbench-1"
 """Fixed: DBOS's default is a hash of the workflow's code, so an upgrade would orphan old lots."""
@@ -86,6 +86,7 @@ class LotQueue:
             system_database_url=_dbos_url(database),
             serializer=JsonSerializer(),
             lazy=True,
+            sys_db_idle_transaction_timeout_sec=IDLE_TRANSACTION_S,
             retry_connection_errors=False,
         )
         self._known: set[str] = set()
@@ -176,6 +177,7 @@ class LotConsumer:
                 "use_listen_notify": False,
                 "log_level": "ERROR",
                 "max_executor_threads": 4,
+                "sys_db_idle_transaction_timeout_sec": IDLE_TRANSACTION_S,
             }
         )
         begin, measure_case, finish = self._steps()
