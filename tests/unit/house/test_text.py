@@ -53,4 +53,4 @@ def test_machine_path_or_host_is_found(line: str) -> None:
 
 def test_cpu_index_is_allowed_in_the_makefile() -> None:
     assert not list(text_faults(CPU_INDEX_PLACE, f"CPU_INDEX := https://{CPU_INDEX}/whl/cpu"))
-    assert not list(text_faults("a.md", "see docs/work/notes and the framework/root/x"))
+    assert not list(text_faults("a.md", "see docs/home/notes and the framework/root/x"))
