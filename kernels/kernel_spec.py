@@ -10,7 +10,7 @@ from packaging.version import Version
 
 ParamKind = Literal["int", "float", "str", "bool"]
 ParamValue = int | float | str | bool | None
-Origin = Literal["built-in", "torch", "package"]
+Origin = Literal["built-in", "torch", "package", "checkout"]
 Symbol = Literal["NV", "CV", "VH", "NH", "N", "V", "KVH", "K"]
 
 OPTIONS: frozenset[str] = frozenset(
@@ -126,6 +126,30 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Setup:
+    """What a contender's process needs beside its package, where its params are as in `when`.
+
+    `requires`: exact requirements, installed into the same folder without their own dependencies.
+    `variables`: environment variables, set before anything is imported: such contenders never
+    share a process with others. `paths`: folders below site-packages that go on the path too.
+    """
+
+    when: Mapping[str, ParamValue] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A size that must be a multiple, where the params are as in `when`."""
+
+    symbol: Literal["N", "H", "V"]
+    multiple: int
+    when: Mapping[str, ParamValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class KernelSpec:
     """One lineage of implementation.
 
@@ -135,6 +159,9 @@ class KernelSpec:
     products by pass. `chunk_rule` is "none", "fixed:<param>", "liger" or "flce".
     `fallback`: a plain torch path runs where Triton cannot. `build` is "module:function", called
     with (version, params). `traffic` is the bytes that the elementwise passes move.
+    `kernel_names`: parts of the names of GPU kernels, one of which must have run: a fallback never
+    passes for the kernel. `modules` are those whose source is hashed: the code that a call runs.
+    Origin "checkout": never on an index; it runs only where the operator points to its files.
     """
 
     name: str
@@ -156,6 +183,11 @@ class KernelSpec:
     minimum_torch: str | None = None
     minimum_triton: str | None = None
     minimum_compute_capability: tuple[int, int] | None = None
+    needs_gpu: bool = False
+    setups: tuple[Setup, ...] = ()
+    alignments: tuple[Alignment, ...] = ()
+    kernel_names: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     chunk_rule: str = "none"
     memory: Memory = Memory()
     traffic: tuple[Term, ...] = ()
@@ -177,13 +209,18 @@ class KernelSpec:
         }
 
 
+def holds(when: Mapping[str, ParamValue], params: Mapping[str, object]) -> bool:
+    """Whether complete params are as a condition says."""
+    return all(params.get(name) == value for name, value in when.items())
+
+
 @dataclass(frozen=True)
 class Need:
     """What a cell asks of a contender, and the machine it would run on.
 
     dtype "bfloat16", "float16", "float32" or "float64"; options from `OPTIONS`; device_type "cpu"
     or "cuda"; `interpreted`: Triton's interpreter is on (TRITON_INTERPRET=1); `compiler`: a C++
-    compiler is on the PATH.
+    compiler is on the PATH; `sizes`: N, H and V of the case, for alignment limits.
     """
 
     dtype: str
@@ -194,3 +231,4 @@ class Need:
     compute_capability: tuple[int, int] | None = None
     interpreted: bool = False
     compiler: bool = True
+    sizes: Mapping[str, int] = field(default_factory=dict)

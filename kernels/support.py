@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from .kernel_spec import KernelSpec, Need, is_at_least
+from .kernel_spec import KernelSpec, Need, ParamValue, holds, is_at_least
 
 
 @dataclass(frozen=True)
 class _Question:
     spec: KernelSpec
     version: str | None
-    params: Mapping[str, object]
+    params: Mapping[str, ParamValue]
     need: Need
 
     @property
@@ -40,6 +40,7 @@ def why_unsupported(
         _options,
         _params,
         _dtype,
+        _alignment,
         _software,
         _cpu,
         _gpu,
@@ -84,6 +85,14 @@ def _dtype(question: _Question) -> str | None:
     return None
 
 
+def _alignment(question: _Question) -> str | None:
+    for limit in question.spec.alignments:
+        size = question.need.sizes.get(limit.symbol, 0)
+        if holds(limit.when, question.params) and size % limit.multiple:
+            return f"{question.name} needs {limit.symbol} % {limit.multiple} == 0; here is {size}"
+    return None
+
+
 def _is_older(version: str | None, minimum: str | None) -> bool:
     if version is None or minimum is None:
         return False
@@ -105,7 +114,11 @@ def _software(question: _Question) -> str | None:
 
 def _cpu(question: _Question) -> str | None:
     spec, need = question.spec, question.need
-    if need.device_type != "cpu" or not spec.uses_triton:
+    if need.device_type != "cpu":
+        return None
+    if spec.needs_gpu:
+        return f"{question.name} needs an NVIDIA GPU"
+    if not spec.uses_triton:
         return None
     if need.interpreted and need.triton_version is not None:
         if need.dtype != "float32":

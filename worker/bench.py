@@ -379,6 +379,7 @@ def need_here(problem: Problem, device: str, interpreted: bool) -> Need:
         compute_capability=capability() if device == "cuda" else None,
         interpreted=interpreted,
         compiler=_has_compiler(),
+        sizes={"N": problem.tokens, "H": problem.hidden, "V": problem.vocab},
     )
 
 

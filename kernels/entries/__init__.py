@@ -1,0 +1,1 @@
+"""What the catalogue holds: one file per origin, pure data."""

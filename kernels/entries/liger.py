@@ -1,0 +1,111 @@
+"""Liger-Kernel, every release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..kernel_spec import KernelSpec, Memory, Param, Term
+from .facts import FORWARD_PRODUCTS, OPTIONS, THREE_DTYPES
+
+# The 35 releases on PyPI; 20 differ in the code of the two files that this call runs
+# (hash of their syntax trees without docstrings, 2026-11-30).
+_LIGER_PATCHES: Mapping[str, int] = {
+    "0.0": 1,
+    "0.1": 1,
+    "0.2": 1,
+    "0.3": 1,
+    "0.4": 2,
+    "0.5": 10,
+    "0.6": 5,
+    "0.7": 0,
+    "0.8": 5,
+}
+_LIGER_VERSIONS = tuple(
+    f"{minor}.{patch}" for minor, last in _LIGER_PATCHES.items() for patch in range(last + 1)
+)
+_LIGER_TWINS = {
+    "0.0.1": "0.0.0",
+    "0.1.0": "0.0.0",
+    "0.1.1": "0.0.0",
+    "0.2.1": "0.2.0",
+    "0.3.1": "0.3.0",
+    "0.4.2": "0.4.1",
+    "0.5.1": "0.5.0",
+    "0.5.2": "0.5.0",
+    "0.5.4": "0.5.3",
+    "0.5.7": "0.5.6",
+    "0.5.8": "0.5.6",
+    "0.5.10": "0.5.9",
+    "0.6.0": "0.5.9",
+    "0.6.1": "0.5.9",
+    "0.7.0": "0.6.5",
+}
+
+ENTRIES: tuple[KernelSpec, ...] = (
+    KernelSpec(
+        name="liger",
+        summary="Liger-Kernel's fused linear cross entropy (Triton), every release",
+        origin="package",
+        package="liger-kernel",
+        versions=_LIGER_VERSIONS,
+        twins=_LIGER_TWINS,
+        build="lossbench.kernels.adapters.liger:build",
+        params=(
+            Param(
+                "accum_dtype",
+                "str",
+                None,
+                choices=("float32",),
+                nullable=True,
+                since="0.6.2",
+                help="dtype in which dW is summed over chunks; null: the weight's own",
+            ),
+            Param(
+                "chunk_mem_const",
+                "int",
+                1,
+                minimum=1,
+                maximum=1024,
+                since="0.8.3",
+                help="logits may take this many times N x H; 1 is Liger's default",
+            ),
+        ),
+        options=OPTIONS - {"logit_scale"},
+        option_since={
+            "bias": "0.2.0",
+            "label_smoothing": "0.3.0",
+            "reduction_sum": "0.3.0",
+            "lse_square_scale": "0.4.1",
+            "softcap": "0.4.1",
+            "class_weight": "0.5.3",
+            # Returned per token since 0.5.3, but the gradients were wrong until 0.8.2.
+            "reduction_none": "0.8.2",
+        },
+        dtypes=THREE_DTYPES,
+        gradients_in_forward=True,
+        products=FORWARD_PRODUCTS,
+        uses_triton=True,
+        minimum_torch="2.1.2",
+        minimum_triton="2.3.0",
+        chunk_rule="liger",
+        memory=Memory(
+            forward=(
+                Term("CV", 2, 4, before="0.5.0"),
+                Term("CV", 2, since="0.5.0", before="0.8.3"),
+                Term("CV", 1, since="0.8.3"),
+                Term("VH", 1, 4, since="0.6.2", before="0.8.3", when={"accum_dtype": None}),
+                Term("VH", 1, 8, since="0.6.2", before="0.8.1", when={"accum_dtype": "float32"}),
+                Term("VH", bytes=4, since="0.8.1", when={"accum_dtype": "float32"}),
+            )
+        ),
+        traffic=(
+            Term("NV", 4, 16, before="0.5.0"),
+            Term("NV", 3, since="0.5.0"),
+            Term("KVH", 2, before="0.6.2"),
+            Term("KVH", 4, 16, since="0.6.2", before="0.8.3", when={"accum_dtype": None}),
+            Term("KVH", 2, since="0.8.3", when={"accum_dtype": None}),
+            Term("KVH", 2, 16, since="0.6.2", before="0.8.1", when={"accum_dtype": "float32"}),
+            Term("KVH", bytes=8, since="0.8.1", when={"accum_dtype": "float32"}),
+        ),
+    ),
+)
