@@ -1,5 +1,7 @@
 """Every kernel that can be a contender: pure data; adapters are imported when built.
 
+Plugins and an operator's contenders are registered beside the shipped ones, process by process.
+
 `python -P -m lossbench.kernels.catalogue` prints it as JSON.
 """
 
@@ -8,11 +10,11 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
-from .entries import flce, liger, torch_entries
+from .entries import flce, liger, peers, torch_entries
 from .errors import UnknownKernel
 from .estimates import INPUTS_AND_OUTPUTS, ROOFS, Roof, estimate_peak_bytes, estimate_seconds
 from .kernel_spec import (
@@ -47,6 +49,8 @@ __all__ = [
     "build",
     "estimate_peak_bytes",
     "estimate_seconds",
+    "register",
+    "rows",
     "spec_of",
     "why_unsupported",
 ]
@@ -54,17 +58,32 @@ __all__ = [
 _ENTRIES: tuple[KernelSpec, ...] = (
     *torch_entries.ENTRIES,
     *liger.ENTRIES,
+    *peers.ENTRIES,
     *flce.ENTRIES,
 )
 
 CATALOGUE: dict[str, KernelSpec] = {spec.name: spec for spec in _ENTRIES}
 
 
+_registered: dict[str, KernelSpec] = {}
+
+
+def register(specs: Iterable[KernelSpec]) -> None:
+    """Offer these beside the shipped ones in this process, in place of what was registered before.
+
+    One that has a shipped kernel's name goes before it.
+    """
+    made = {spec.name: spec for spec in specs}
+    _registered.clear()
+    _registered.update(made)
+
+
 def spec_of(name: str) -> KernelSpec:
-    """The kernel of that name. Raises: UnknownKernel."""
-    if name not in CATALOGUE:
-        raise UnknownKernel(name, tuple(CATALOGUE))
-    return CATALOGUE[name]
+    """The kernel of that name, shipped or registered. Raises: UnknownKernel."""
+    found = _registered.get(name) or CATALOGUE.get(name)
+    if found is None:
+        raise UnknownKernel(name, tuple({**CATALOGUE, **_registered}))
+    return found
 
 
 def build(name: str, version: str | None, params: Mapping[str, object]) -> LossFunction:
@@ -91,11 +110,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def rows(specs: Iterable[KernelSpec]) -> dict[str, Any]:
+    """Kernels as JSON data by name, as the service reads them."""
+    return {spec.name: _plain(asdict(spec)) for spec in specs}
+
+
 def as_json() -> dict[str, Any]:
     """The whole catalogue and the presets as JSON data, in a fixed order."""
     return {
         "inputs_and_outputs": [_plain(asdict(term)) for term in INPUTS_AND_OUTPUTS],
-        "kernels": {name: _plain(asdict(spec)) for name, spec in CATALOGUE.items()},
+        "kernels": rows(CATALOGUE.values()),
         "options": sorted(OPTIONS),
         "passes": list(PASSES),
         "presets": {name: _plain(asdict(preset)) for name, preset in PRESETS.items()},

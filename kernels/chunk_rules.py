@@ -33,12 +33,31 @@ def flce_chunk_rows(
     return min(rows, tokens)
 
 
+def _power_of_two(value: int) -> int:
+    """Smallest power of two >= value, for a value >= 1."""
+    return 1 << (value - 1).bit_length()
+
+
 def liger_chunk_rows(tokens: int, hidden: int, vocab: int, chunk_mem_const: int = 1) -> int:
     """Rows per chunk of Liger's default rule: a power of two near N / ceil(V / (k H))."""
     if tokens == 0:
         return 1
     chunks = ceil_div(vocab, chunk_mem_const * hidden)
-    return min(tokens, 1 << (ceil_div(tokens, chunks) - 1).bit_length())
+    return min(tokens, _power_of_two(ceil_div(tokens, chunks)))
+
+
+def split_chunk_rows(tokens: int, hidden: int, vocab: int, most_chunks: int) -> int:
+    """Rows per chunk of FLA: a power of two, for at most `most_chunks` and ceil(V / H) chunks."""
+    if tokens == 0:
+        return 1
+    return min(tokens, _power_of_two(ceil_div(tokens, min(most_chunks, ceil_div(vocab, hidden)))))
+
+
+def aspect_chunk_rows(tokens: int, hidden: int, vocab: int, chunk_rows: int | None = None) -> int:
+    """Rows per chunk of torch 2.13's "aspect_ratio:2": half of Liger's. A given size is kept."""
+    if chunk_rows is not None:
+        return max(1, min(chunk_rows, tokens))
+    return max(1, _power_of_two(max(1, ceil_div(tokens, ceil_div(vocab, hidden)))) // 2)
 
 
 def even_chunk_rows(tokens: int, chunk_rows: int) -> int:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .chunk_rules import ceil_div, flce_chunk_rows, liger_chunk_rows
+from .chunk_rules import (
+    aspect_chunk_rows,
+    ceil_div,
+    flce_chunk_rows,
+    liger_chunk_rows,
+    split_chunk_rows,
+)
 from .kernel_spec import KernelSpec, ParamValue, Term, is_at_least
 
 # x, W, target; then loss, dx, dW. Every contender has these.
@@ -85,6 +91,11 @@ def _chunk_rows(
         )
     if rule == "fixed":
         return int(params[name] or tokens)
+    if rule == "split":
+        return split_chunk_rows(tokens, hidden, vocab, int(params[name] or 1))
+    if rule == "aspect":
+        rows = params[name]
+        return aspect_chunk_rows(tokens, hidden, vocab, None if rows is None else int(rows))
     return max(1, tokens)
 
 

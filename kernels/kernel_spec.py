@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 ParamKind = Literal["int", "float", "str", "bool"]
 ParamValue = int | float | str | bool | None
@@ -39,8 +39,16 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def is_at_least(version: str | None, since: str | None) -> bool:
-    """Whether `version` has what came with `since`; an unversioned kernel has everything."""
-    return since is None or version is None or Version(version) >= Version(since)
+    """Whether `version` has what came with `since`.
+
+    An unversioned kernel has everything, and so has what is no release: a commit, a folder.
+    """
+    if since is None or version is None:
+        return True
+    try:
+        return Version(version) >= Version(since)
+    except InvalidVersion:
+        return True
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,7 @@ class KernelSpec:
     `versions` are oldest first and empty for kernels that carry torch's version. `twins` maps a
     version to the earlier one whose executed code is identical. `options` are what the newest
     version can do, `option_since` the first version that could. `products` counts the matrix
-    products by pass. `chunk_rule` is "none", "fixed:<param>", "liger" or "flce".
+    products by pass. `chunk_rule` is as in docs/kernels/catalogue.md.
     `fallback`: a plain torch path runs where Triton cannot. `build` is "module:function", called
     with (version, params). `traffic` is the bytes that the elementwise passes move.
     `kernel_names`: parts of the names of GPU kernels, one of which must have run: a fallback never

@@ -57,9 +57,13 @@ class Settings(BaseSettings):
     wheel_dir: Annotated[
         Path | None, Field(description="Folder of wheels for contenders; no index is asked then.")
     ] = None
+    contenders_file: Annotated[
+        Path | None,
+        Field(description="YAML file of contenders that run from a folder or a git commit."),
+    ] = None
     log_level: Annotated[str, Field(description="debug, info, warning or error.")] = "info"
 
-    @field_validator("database_url", "url", "token", "wheel_dir", mode="before")
+    @field_validator("database_url", "url", "token", "wheel_dir", "contenders_file", mode="before")
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value

@@ -39,6 +39,7 @@ def compare_pages(context: ServiceContext) -> APIRouter:
 
     @router.get("/compare")
     def show(request: Request, job: str = "", base: str = "", cand: str = "") -> Response:
+        catalogue = context.catalogue
         with context.database.reading() as session:
             if not job:
                 jobs = [view for view in overview(session).jobs if view.cells_done]
@@ -46,8 +47,8 @@ def compare_pages(context: ServiceContext) -> APIRouter:
             shown = job_cells(session, job)
             base, cand = _sides(shown, base, cand)
             wanted = ResultFilter(job=[job])
-            under = load_entrant(session, context.catalogue, base, "/base", wanted)
-            over = load_entrant(session, context.catalogue, cand, "/cand", wanted)
+            under = load_entrant(session, catalogue, base, "/base", wanted)
+            over = load_entrant(session, catalogue, cand, "/cand", wanted)
             found = compare(session, under, [over], None, MOST_ROWS)
             sides = [s for i in found.items for s in (i.base, i.candidates[0].side) if s]
             environments = environments_of(session, [side.environment_id for side in sides])

@@ -84,6 +84,8 @@ def fact(name: str, value: Any) -> tuple[str, str]:
         return head.replace("_", " "), f"{value:,} {_UNITS[last]}"
     if isinstance(value, bool):
         return name.replace("_", " "), "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return name.replace("_", " "), ", ".join(f"{key}: {part}" for key, part in value.items())
     return name.replace("_", " "), text.NONE if value is None else str(value)
 
 

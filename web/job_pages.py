@@ -76,7 +76,8 @@ def _form_page(
     lost: Sequence[str] = (),
     earlier: str = "",
 ) -> Response:
-    kernels = [row for _, row in sorted(context.catalogue.kernels.items())]
+    catalogue = context.catalogue
+    kernels = [row for _, row in sorted(catalogue.kernels.items())]
     with context.database.reading() as session:
         queues = {queue for machine in live_machines(session) for queue in machine.queues}
     return page(
@@ -87,8 +88,8 @@ def _form_page(
         plan=plan,
         faults=error.faults if error else (),
         kernels=kernels,
-        baselines=[row for row in kernels if row.package is None],
-        presets=[row for _, row in sorted(context.catalogue.presets.items())],
+        baselines=[row for row in kernels if row.is_built_in],
+        presets=[row for _, row in sorted(catalogue.presets.items())],
         passes=[word.value for word in Pass],
         dtypes=[word.value for word in Dtype],
         recipes=[word.value for word in Recipe],

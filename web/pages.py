@@ -30,14 +30,13 @@ def plain_pages(context: ServiceContext) -> APIRouter:
     @router.get("/kernels")
     def show_kernels(request: Request, q: str = "") -> Response:
         wanted = q.strip().lower()
+        catalogue = context.catalogue
         rows = [
             row
-            for name, row in sorted(context.catalogue.kernels.items())
+            for name, row in sorted(catalogue.kernels.items())
             if wanted in f"{name} {row.package or ''} {row.summary}".lower()
         ]
-        presets = [
-            row for name, row in sorted(context.catalogue.presets.items()) if wanted in name.lower()
-        ]
+        presets = [row for name, row in sorted(catalogue.presets.items()) if wanted in name.lower()]
         return page(request, "kernels.html", kernels=rows, presets=presets, wanted=wanted)
 
     @router.get("/search")

@@ -54,7 +54,8 @@ def assemble(
     """The result of one cell."""
     errors = None if ending else _errors(found, order.case.dtype)
     outcome, reason = (ending.outcome, ending.reason) if ending else _judged(found, errors)
-    if ending is not None and ending.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
+    silent = (Outcome.FAILED, Outcome.TIMED_OUT)
+    if ending is not None and (ending.outcome in silent or not found.offered):
         return CellResult(cell.number, outcome, reason, None, found.log)
     measurement = None if ending else _measurement(order, found)
     memory = None if ending else _memory(found)
@@ -71,7 +72,7 @@ def assemble(
         memory=memory,
         errors=errors,
         flags=tuple(_flags(found, measurement, memory, occasion.environment)),
-        details={"wheel_sha256": found.wheel_sha256} if found.wheel_sha256 else {},
+        details=dict(found.provenance),
         worker_id=occasion.worker_id,
         started_at=occasion.started_at,
         ended_at=occasion.ended_at,

@@ -21,10 +21,14 @@ from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.words import Pass
 
 from .accuracy import OutputComparison, checksum, compare_output
+from .arms import ContenderArm, FloorArm, Leaves
+from .guards import TimerGuard, is_own, kernels_of
 from .memory import Step, measure_memory, tensor_bytes
 from .timing import CpuStopwatch, CudaStopwatch, Stopwatch, Timed
 
 READY_CALLS = 3
+GUARD = TimerGuard()
+_KERNELS_RUN: dict[str, list[str]] = {}
 OUTPUTS = ("loss", "dx", "dw", "db")
 YARDSTICKS = {"loss": "torch-upcast", "dx": "torch-naive", "dw": "torch-naive", "db": "torch-naive"}
 
@@ -44,95 +48,14 @@ def problem_of(case: Case) -> Problem:
     )
 
 
-class Leaves:
-    """The tensors that every arm of a case shares, and what to do with their gradients."""
-
-    def __init__(self, inputs: Inputs, accumulate: bool) -> None:
-        self.inputs = inputs.fresh()
-        self._accumulate = accumulate
-
-    @property
-    def trained(self) -> list[Tensor]:
-        """Tensors that need a gradient."""
-        tensors = (self.inputs.x, self.inputs.weight, self.inputs.bias)
-        return [t for t in tensors if t is not None and t.requires_grad]
-
-    def clear(self) -> None:
-        """Gradients to None; to zeros that stay where the case accumulates into them."""
-        for tensor in (self.inputs.x, self.inputs.weight, self.inputs.bias):
-            if tensor is None:
-                continue
-            if not self._accumulate or not tensor.requires_grad:
-                tensor.grad = None
-            elif tensor.grad is None:
-                tensor.grad = torch.zeros_like(tensor)
-            else:
-                tensor.grad.zero_()
-
-    def keep_or_drop(self) -> None:
-        """What a training loop does before a step of this case."""
-        if not self._accumulate:
-            self.clear()
-
-    def gradients(self) -> dict[str, Tensor | None]:
-        """dx, dw, db as they are now."""
-        bias = self.inputs.bias
-        return {
-            "dx": self.inputs.x.grad,
-            "dw": self.inputs.weight.grad,
-            "db": bias.grad if bias is not None else None,
-        }
-
-
-class ContenderArm:
-    """One contender and pass, called as a training loop would call it."""
-
-    def __init__(self, function: LossFunction, leaves: Leaves, pass_: Pass) -> None:
-        self.function, self.leaves, self.pass_ = function, leaves, pass_
-        self._loss: Tensor | None = None
-
-    def forward(self) -> Tensor:
-        """The loss, with its graph."""
-        return self.leaves.inputs.loss(self.function)
-
-    def backward(self, loss: Tensor) -> None:
-        """Gradients of the case's upstream gradient."""
-        torch.autograd.backward(loss, self.leaves.inputs.upstream.to(loss.dtype))
-
-    def before(self) -> None:
-        """Outside the clock: gradients away, and the forward where only the backward counts."""
-        self._loss = None
-        self.leaves.keep_or_drop()
-        if self.pass_ is Pass.BACKWARD:
-            self._loss = self.forward()
-
-    def call(self) -> None:
-        """The timed work."""
-        loss = self._loss if self._loss is not None else self.forward()
-        if self.pass_ is not Pass.FORWARD:
-            self.backward(loss)
-
-
-class FloorArm:
-    """The bare products of a pass."""
-
-    def __init__(self, floor: Floor, pass_: Pass) -> None:
-        self._floor, self._pass = floor, pass_.value
-
-    def before(self) -> None:
-        """Nothing: outputs are allocated already."""
-
-    def call(self) -> None:
-        """The timed products."""
-        self._floor.run(self._pass)
-
-
 @dataclass
 class _Contender:
+    text: str
     function: LossFunction
     version: str | None
     uses_triton: bool
     gradients_in_forward: bool
+    kernel_names: tuple[str, ...]
 
 
 class CaseBench:
@@ -192,6 +115,8 @@ class CaseBench:
         if reason is not None:
             raise UnsupportedHere(reason)
         return _Contender(
+            text=contender.text,
+            kernel_names=spec.kernel_names,
             function=build(contender.kernel, version, contender.params),
             version=version,
             uses_triton=spec.uses_triton,
@@ -223,8 +148,9 @@ class CaseBench:
             raise TypeError(f"{arm} is no contender")
         key = f"{id(timed.function)} {only_bits}"
         if key not in self._checks:
+            found = next(c for c in self._contenders.values() if c.function is timed.function)
             whole = ContenderArm(timed.function, self.leaves, Pass.FORWARD_BACKWARD)
-            self._checks[key] = self._bits(whole) if only_bits else self._check(whole)
+            self._checks[key] = self._bits(whole) if only_bits else self._check(whole, found)
         return self._checks[key]
 
     def _bits(self, timed: ContenderArm) -> dict[str, Any]:
@@ -233,7 +159,7 @@ class CaseBench:
         self.leaves.clear()
         return {"checksum": bits}
 
-    def _check(self, timed: ContenderArm) -> dict[str, Any]:
+    def _check(self, timed: ContenderArm, contender: _Contender) -> dict[str, Any]:
         self._restore_inputs()
         outputs = self._timed_outputs(timed)
         bits = checksum(list(outputs.values()))
@@ -250,6 +176,11 @@ class CaseBench:
         self.leaves.clear()
         if self._restore_inputs():
             faults.append("it changed its inputs")
+        faults += GUARD.replaced()
+        kernels = self._kernels_run(timed, contender)
+        if kernels and contender.kernel_names and not is_own(contender.kernel_names, kernels):
+            wanted = ", ".join(contender.kernel_names)
+            faults.append(f"it fell back: none of its own kernels ran ({wanted})")
         yardstick = self._yardstick_errors(truth)
         return {
             "outputs": {name: asdict(value) for name, value in compared.items()},
@@ -259,7 +190,18 @@ class CaseBench:
             "checksum": bits,
             "deterministic": repeats,
             "memory": self._memory(timed),
+            "kernels": kernels,
         }
+
+    def _kernels_run(self, timed: ContenderArm, contender: _Contender) -> list[str]:
+        """GPU kernels of one call, looked at once in a process for each contender."""
+        if self.device != "cuda":
+            return []
+        if contender.text not in _KERNELS_RUN:
+            self.leaves.clear()
+            _KERNELS_RUN[contender.text] = kernels_of(timed.call)
+            self.leaves.clear()
+        return _KERNELS_RUN[contender.text]
 
     def _timed_outputs(self, timed: ContenderArm) -> dict[str, Tensor | None]:
         """Loss and gradients of a call that went through the stopwatch like every other."""

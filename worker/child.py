@@ -16,13 +16,16 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lossbench.service.contract.words import Outcome
+from lossbench.service.settings import Settings
 
+from .known_contenders import register_known
 from .messages import (
     LOCK_FD_VARIABLE,
     REPLY_FD_VARIABLE,
     AddArm,
     AddFloor,
     Check,
+    CheckGridCase,
     Command,
     MakeVisit,
     Prepare,
@@ -64,6 +67,7 @@ class Child:
         self.interpreted = os.environ.get("TRITON_INTERPRET") == "1"
         self.vitals = VitalsSampler()
         self._bench: Any = None
+        self._checker: Any = None
         self._compiled = 0
         torch.set_float32_matmul_precision("highest")
 
@@ -100,6 +104,8 @@ class Child:
                 return {"latency_ms": visit.latency_ms, "host_ms": visit.host_ms}
             case Check():
                 return dict(self.bench.check(command.arm, command.only_bits))
+            case CheckGridCase():
+                return self._grid(command)
             case ReadVitals():
                 signs = self.vitals.stop()
                 return {
@@ -110,6 +116,21 @@ class Child:
             case Release():
                 self._release()
                 return {}
+
+    def _grid(self, command: CheckGridCase) -> dict[str, Any]:
+        """The verdict of one case of the correctness grid."""
+        from lossbench.kernels.checks.grid import BY_ID
+
+        from .checks import GridChecker
+
+        key = command.contender.text
+        if self._checker is None or self._checker[0] != key:
+            checker = GridChecker(command.contender, self.device, self.interpreted)
+            self._checker = (key, checker)
+        found = self._checker[1].check(BY_ID[command.grid_case])
+        if BY_ID[command.grid_case].large:
+            self._release()
+        return dict(found.model_dump(mode="json"))
 
     def _compiled_since(self) -> int:
         """Graphs that torch.compile has made since the last call."""
@@ -164,6 +185,8 @@ def main() -> None:
     os.environ.pop(LOCK_FD_VARIABLE, None)
     replies = os.fdopen(int(os.environ.pop(REPLY_FD_VARIABLE)), "w", buffering=1)
     commands: TypeAdapter[Command] = TypeAdapter(Command)
+    # plugins, and the operator's contenders where this process is one of theirs
+    register_known(Settings())
     child = Child()
     replies.write(json.dumps({"ready": True, "pid": os.getpid()}) + "\n")
     for line in sys.stdin:

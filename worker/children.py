@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError, LotLostError
@@ -200,10 +201,18 @@ class Child:
         os.close(self._replies)
 
 
-def child_variables(search_path: Path | None, interpreted: bool) -> dict[str, str]:
-    """Environment of a child: a contender's own folder first, and the interpreter switch."""
-    variables = dict(os.environ)
-    parts = [str(search_path)] if search_path else []
+def child_variables(
+    search_path: Path | None,
+    interpreted: bool,
+    more_paths: Sequence[Path] = (),
+    own: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Environment of a child: a contender's folders first, its own variables, the interpreter."""
+    inherited = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
+    # a child reads the operator's file only where its own variables name it
+    inherited.pop("LOSSBENCH_CONTENDERS_FILE", None)
+    variables = {**inherited, **own}
+    parts = [str(path) for path in (search_path, *more_paths) if path]
     parts += [part for part in variables.get("PYTHONPATH", "").split(os.pathsep) if part]
     if parts:
         variables["PYTHONPATH"] = os.pathsep.join(parts)
@@ -214,4 +223,4 @@ def child_variables(search_path: Path | None, interpreted: bool) -> dict[str, st
     variables.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if interpreted:
         variables["TRITON_INTERPRET"] = "1"
-    return {name: value for name, value in variables.items() if not _SECRET.search(name)}
+    return variables

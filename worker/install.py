@@ -1,8 +1,8 @@
 """Contender environments: each `kernel@version` of a package in a folder of its own.
 
 A folder appears whole or not at all: pip installs beside it, one rename puts it in place. A lock
-keeps two workers from installing the same one at once. The wheel's SHA-256 of the first install is
-kept and must match later.
+keeps two workers from installing the same one at once. The SHA-256 of every wheel at its first
+install is kept and must match later.
 """
 
 import fcntl
@@ -13,84 +13,120 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from lossbench.kernels.plugins import is_exact
 from lossbench.service.contract.errors import InstallError
 
 PIP_TIMEOUT_S = 600
 SITE = "site-packages"
 """QuACK finds out who it is from its path, so every folder ends in this name."""
+FOLDER = "contenders"
+"""Below the data directory."""
+RECORD = "installed.json"
+"""Written last: a folder that holds it is whole."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """An installed contender: what to put first on the path, and the wheel it came from."""
+    """An installed contender: what to put first on the path, and the wheels it came from."""
 
     search_path: Path
-    wheel_sha256: str
+    wheel_sha256: str | None
+    requires_sha256: Mapping[str, str] = field(default_factory=dict)
 
 
 class Installer:
     """Installs contenders' packages under a data directory, from an index or a folder of wheels."""
 
     def __init__(self, data_dir: Path, wheel_dir: Path | None = None) -> None:
-        self._root = data_dir / "contenders"
+        self._root = data_dir / FOLDER
         self._wheel_dir = wheel_dir
 
-    def install(self, package: str, version: str) -> Installed:
-        """The installed package; installs it when missing. Raises InstallError in one line."""
-        try:
-            exact = str(Version(version))
-        except InvalidVersion as error:
-            raise InstallError(f"{package}: {version!r} is not a version") from error
-        folder = self._root / f"{package}-{exact}"
-        self._root.mkdir(parents=True, exist_ok=True)
-        with _locked(self._root / f"{folder.name}.lock"):
-            record = folder / "installed.json"
-            if not record.exists():
-                self._install_into(folder, package, exact)
-            facts = json.loads(record.read_text(encoding="utf-8"))
-        return Installed(folder / SITE, facts["wheel_sha256"])
+    @property
+    def root(self) -> Path:
+        """Folder of all contenders."""
+        return self._root
 
-    def _install_into(self, folder: Path, package: str, version: str) -> None:
+    def find(self, package: str, version: str) -> Path | None:
+        """Where a package lies that is installed already, without what others require of it."""
+        folder = self._root / exact_pin(package, version).replace("==", "-")
+        return folder / SITE if (folder / RECORD).exists() else None
+
+    def install(self, package: str, version: str, requires: Sequence[str] = ()) -> Installed:
+        """The installed package with what it `requires` (`name==version`) beside it.
+
+        Raises InstallError in one line.
+        """
+        pin = exact_pin(package, version)
+        return self._installed(pin.replace("==", "-"), [pin, *requires], pin)
+
+    def install_requires(self, requires: Sequence[str]) -> Installed:
+        """Only what a contender requires, for one whose own files lie elsewhere."""
+        return self._installed("requires", list(requires), None)
+
+    def download(self, target: Path, pins: Sequence[str]) -> dict[str, Path]:
+        """The wheel of each `name==version`, in `target`. Raises InstallError."""
+        for pin in pins:
+            if not is_exact(pin):
+                raise InstallError(f"{pin!r} is not name==version")
+        source = ["--no-index", "--find-links", str(self._wheel_dir)] if self._wheel_dir else []
+        _pip("download", "--no-deps", *source, "--dest", str(target), "--", *pins)
+        wheels = {_identity_of(wheel): wheel for wheel in target.glob("*.whl")}
+        found = {pin: wheels.get(_identity(pin)) for pin in pins}
+        if missing := [pin for pin, wheel in found.items() if wheel is None]:
+            raise InstallError(f"{missing[0]}: pip brought {len(wheels)} wheels, none of it")
+        return {pin: wheel for pin, wheel in found.items() if wheel is not None}
+
+    def _installed(self, name: str, pins: list[str], own: str | None) -> Installed:
+        if more := sorted(pin for pin in pins if pin != own):
+            name += "+" + hashlib.sha256(" ".join(more).encode()).hexdigest()[:8]
+        folder = self._root / name
+        self._root.mkdir(parents=True, exist_ok=True)
+        with locked(self._root / f"{name}.lock"):
+            if not (folder / RECORD).exists():
+                self._install_into(folder, pins)
+            facts = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        hashes = dict(facts["wheels"])
+        own_sha256 = hashes.pop(own) if own else None
+        return Installed(folder / SITE, own_sha256, hashes)
+
+    def _install_into(self, folder: Path, pins: list[str]) -> None:
         with tempfile.TemporaryDirectory(dir=self._root) as scratch:
             work = Path(scratch)
-            wheel = self._download(work / "wheels", package, version)
-            sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
-            self._check_hash(folder.name, sha256, keep=False)
+            wheels = self.download(work / "wheels", pins)
+            hashes = {
+                pin: hashlib.sha256(wheel.read_bytes()).hexdigest() for pin, wheel in wheels.items()
+            }
+            self._check_hashes(hashes, keep=False)
             made = work / "made"
             target = ["--target", str(made / SITE)]
-            _pip("install", "--no-deps", "--no-index", "--no-compile", *target, str(wheel))
-            facts = {"package": package, "version": version, "wheel_sha256": sha256}
-            (made / "installed.json").write_text(json.dumps(facts), encoding="utf-8")
+            files = [str(wheel) for wheel in wheels.values()]
+            _pip("install", "--no-deps", "--no-index", "--no-compile", *target, "--", *files)
+            (made / RECORD).write_text(json.dumps({"wheels": hashes}), encoding="utf-8")
             # kept only now: a wheel that does not install must not bar the one that mends it
-            self._check_hash(folder.name, sha256, keep=True)
+            self._check_hashes(hashes, keep=True)
             if folder.exists():
                 shutil.rmtree(folder)
             os.rename(made, folder)
 
-    def _download(self, target: Path, package: str, version: str) -> Path:
-        source = ["--no-index", "--find-links", str(self._wheel_dir)] if self._wheel_dir else []
-        _pip("download", "--no-deps", *source, "--dest", str(target), "--", f"{package}=={version}")
-        wheels = list(target.glob("*.whl"))
-        if len(wheels) != 1:
-            raise InstallError(f"{package}=={version}: pip brought {len(wheels)} wheels, not one")
-        return wheels[0]
-
-    def _check_hash(self, name: str, sha256: str, keep: bool) -> None:
+    def _check_hashes(self, found: Mapping[str, str], keep: bool) -> None:
         known = self._root / "hashes.json"
-        with _locked(self._root / "hashes.lock"):
+        with locked(self._root / "hashes.lock"):
             hashes = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
-            if hashes.setdefault(name, sha256) != sha256:
-                raise InstallError(
-                    f"{name}: the wheel's SHA-256 is {sha256[:12]}..., at its first install it was "
-                    f"{hashes[name][:12]}...; remove it from {known} if the change is meant"
-                )
+            for pin, sha256 in found.items():
+                name = pin.replace("==", "-")
+                if hashes.setdefault(name, sha256) != sha256:
+                    raise InstallError(
+                        f"{name}: the wheel's SHA-256 is {sha256[:12]}..., at its first install it "
+                        f"was {hashes[name][:12]}...; remove it from {known} if the change is meant"
+                    )
             if not keep:
                 return
             fresh = known.with_suffix(".new")
@@ -98,8 +134,30 @@ class Installer:
             os.replace(fresh, known)
 
 
+def exact_pin(package: str, version: str) -> str:
+    """`package==version`. Raises InstallError for what is no version."""
+    try:
+        return f"{package}=={Version(version)}"
+    except InvalidVersion as error:
+        raise InstallError(f"{package}: {version!r} is not a version") from error
+
+
+def _identity(pin: str) -> tuple[str, Version]:
+    name, _, version = pin.partition("==")
+    return canonicalize_name(name.strip()), Version(version.strip())
+
+
+def _identity_of(wheel: Path) -> tuple[str, Version]:
+    try:
+        name, version, _, _ = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename as error:
+        raise InstallError(f"pip brought {wheel.name}, which is no wheel's name") from error
+    return name, version
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file: one process at a time, and none after its end."""
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -124,4 +182,5 @@ def _pip(action: str, *arguments: str) -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         why = (lines or done.stderr.splitlines() or ["no message"])[-1]
-        raise InstallError(f"pip {action} {arguments[-1]}: {why.removeprefix('ERROR: ')}")
+        what = " ".join(arguments[arguments.index("--") + 1 :])
+        raise InstallError(f"pip {action} {what}: {why.removeprefix('ERROR: ')}")

@@ -11,6 +11,7 @@ from .children import Spawner
 from .device import probe_device
 from .environments import Environments
 from .install import Installer
+from .known_contenders import KnownContenders, register_known
 from .locks import take_device_lock
 from .measure import CaseMeasurer
 from .order import CaseOrder, CellOrder, CellResult, Progress, Say, silence
@@ -20,14 +21,18 @@ from .pool import ChildPool
 class LocalRunner:
     """Runs planned jobs in this process's own children; use as a context manager."""
 
-    def __init__(self, settings: Settings, gpu: int | None = None) -> None:
+    def __init__(
+        self, settings: Settings, gpu: int | None = None, known: KnownContenders | None = None
+    ) -> None:
+        """`known`: what is registered in this process already; found and registered if None."""
+        known = register_known(settings) if known is None else known
         data_dir = settings.prepared_data_dir()
         self.environment, self.device_fault = probe_device(gpu)
         self._lock_fd = take_device_lock(data_dir, self.environment.device_uuid_hash)
         self._spawner = Spawner()
         self._pool = ChildPool(self._spawner, self._lock_fd, settings.max_children)
         installer = Installer(data_dir, settings.wheel_dir)
-        self._environments = Environments(installer, self.environment.device_type)
+        self._environments = Environments(installer, self.environment.device_type, known)
 
     def __enter__(self) -> "LocalRunner":
         return self

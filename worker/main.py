@@ -26,6 +26,7 @@ from .children import Spawner
 from .device import probe_device
 from .environments import Environments
 from .install import Installer
+from .known_contenders import register_known
 from .locks import take_device_lock
 from .lots import LotWorker
 from .pool import ChildPool
@@ -63,6 +64,9 @@ class Worker:
         """Describe the device, register, begin to take lots. Raises SetupError."""
         settings, options = self._settings, self._options
         data_dir = settings.prepared_data_dir()
+        known = register_known(settings)
+        for fault in known.faults:
+            log.warning("plugin not used", reason=fault)
         self._database = Database.from_settings(settings)
         if not check_schema(self._database):
             raise DatabaseError(
@@ -77,11 +81,17 @@ class Worker:
         self._lock_fd = take_device_lock(data_dir, environment.device_uuid_hash)
         self.queues = options.queues or (default_queue(environment),)
         name = f"{socket.gethostname()}:{environment.device_name}"
-        register_worker(self._database, self.id, name, self.queues, environment)
+        offered = known.rows()
+        register_worker(self._database, self.id, name, self.queues, environment, offered)
         self._spawner = Spawner()
         self._lots = LotWorker(
             Work(self._database, self.id),
-            Environments(Installer(data_dir, settings.wheel_dir), environment.device_type),
+            Environments(
+                Installer(data_dir, settings.wheel_dir),
+                environment.device_type,
+                known,
+                f"worker {name} ({self.id})",
+            ),
             environment,
             self._make_pool,
             self.id,

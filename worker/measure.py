@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lossbench.kernels.errors import UnsupportedHere
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError, InstallError
 from lossbench.service.contract.words import Outcome, Pass
@@ -84,7 +85,7 @@ class CaseMeasurer:
         return self.findings, self.endings
 
     def _seats(self) -> list[_Seat]:
-        """Cells by environment; a package that cannot be installed fails its cells only."""
+        """Cells by environment; what is not offered or not installable ends its cells only."""
         by_key: dict[str, _Seat] = {}
         for cell in self._order.cells:
             try:
@@ -92,7 +93,11 @@ class CaseMeasurer:
             except InstallError as error:
                 self.endings[cell.number] = Ending(Outcome.FAILED, error.message)
                 continue
-            self.findings[cell.number].wheel_sha256 = environment.wheel_sha256
+            except UnsupportedHere as error:
+                self.endings[cell.number] = Ending(Outcome.UNSUPPORTED, error.reason)
+                self.findings[cell.number].offered = False
+                continue
+            self.findings[cell.number].provenance = dict(environment.provenance)
             by_key.setdefault(environment.key, _Seat(environment, [])).cells.append(cell)
         # releases of one package next to each other, so that they are measured in turns
         return [by_key[key] for key in sorted(by_key)]

@@ -1,7 +1,8 @@
 """The line protocol between a worker and its measuring processes: one JSON object a line.
 
 The worker sends a command and waits for its one reply; only the process that got a command works,
-so the device is never shared. Commands: prepare, arm, floor, warm, visit, check, vitals, release.
+so the device is never shared. Commands: prepare, arm, floor, warm, visit, check, grid, vitals,
+release.
 """
 
 from typing import Annotated, Any, Literal
@@ -65,6 +66,14 @@ class Check(Record):
     only_bits: bool = False
 
 
+class CheckGridCase(Record):
+    """Ask a contender one case of the correctness grid; no case need be prepared."""
+
+    do: Literal["grid"] = "grid"
+    contender: Contender
+    grid_case: str
+
+
 class ReadVitals(Record):
     """What clocks and power did since the last reading."""
 
@@ -78,7 +87,7 @@ class Release(Record):
 
 
 Command = Annotated[
-    Prepare | AddArm | AddFloor | Warm | MakeVisit | Check | ReadVitals | Release,
+    Prepare | AddArm | AddFloor | Warm | MakeVisit | Check | CheckGridCase | ReadVitals | Release,
     Field(discriminator="do"),
 ]
 

@@ -53,7 +53,10 @@ class CellFindings:
     bits: dict[int, str] = field(default_factory=dict)
     steady: bool = True
     vitals: dict[int, dict[str, Any]] = field(default_factory=dict)
-    wheel_sha256: str | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """Which files ran: hashes of wheels and of source."""
+    offered: bool = True
+    """False where this worker lacks the contender: that says nothing of it, and is not stored."""
     spent_s: float = 0.0
     crashes: int = 0
     log: str = ""

@@ -34,7 +34,12 @@ class ChildPool:
         if self._closed:
             raise LotLostError("the lot's measuring processes were ended")
         if key not in self._children:
-            variables = child_variables(environment.search_path, environment.interpreted)
+            variables = child_variables(
+                environment.search_path,
+                environment.interpreted,
+                environment.more_paths,
+                environment.variables,
+            )
             self._children[key] = Child(self._spawner, variables, self._lock_fd, self._still_wanted)
         return self._children[key]
 

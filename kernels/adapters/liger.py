@@ -19,7 +19,8 @@ from torch import Tensor
 from ..errors import UnsupportedHere
 from ..kernel_spec import ParamValue
 from ..protocol import LossFunction, Reduction
-from .liger_interpreter import fill_gaps
+from . import liger_hopper
+from .interpreter_gaps import fill_gaps
 
 _MODULE = "liger_kernel.ops.fused_linear_cross_entropy"
 _ROW_MODULE = "liger_kernel.ops.cross_entropy"
@@ -120,6 +121,9 @@ def build(version: str | None, params: Mapping[str, ParamValue]) -> LossFunction
 
     Raises: UnsupportedHere if the package does not import or its signature is unknown.
     """
+    impl = str(params.get("impl", "triton"))
+    if impl != "triton":
+        return liger_hopper.build(impl, params)
     try:
         module = importlib.import_module(_MODULE)
         function = getattr(module, _FUNCTION)

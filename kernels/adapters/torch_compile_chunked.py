@@ -133,7 +133,7 @@ def _scaled(gradient: Tensor, scale: Tensor) -> Tensor:
     return (gradient.to(scale.dtype) * scale).to(gradient.dtype)
 
 
-def _own_copy(function: Callable[..., Any]) -> Callable[..., Any]:
+def own_copy(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with a code object of its own.
 
     torch.compile counts recompiles by code object and runs eager, silently, after eight: without
@@ -238,7 +238,7 @@ def build(version: str | None, params: Mapping[str, ParamValue]) -> LossFunction
     """The contender with its own compiled function; it carries torch's version."""
     dynamic = params.get("dynamic")
     compiled = torch.compile(
-        _own_copy(_chunk_gradients),
+        own_copy(_chunk_gradients),
         dynamic=None if dynamic is None else bool(dynamic),
         options={"shape_padding": bool(params.get("shape_padding", False))},
     )
@@ -247,6 +247,6 @@ def build(version: str | None, params: Mapping[str, ParamValue]) -> LossFunction
         1024 if rows is None else int(rows),
         str(params.get("split", "fixed")),
         compiled,
-        torch.compile(_own_copy(_scaled), dynamic=False),
+        torch.compile(own_copy(_scaled), dynamic=False),
     )
     return partial(_linear_cross_entropy, chunking=chunking)

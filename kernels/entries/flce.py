@@ -31,6 +31,16 @@ ENTRIES: tuple[KernelSpec, ...] = (
         fallback=True,
         minimum_torch="2.9",
         minimum_triton="3.5",
+        kernel_names=("_row_kernel",),
+        modules=(
+            "lossbench.kernels.flce.op",
+            "lossbench.kernels.flce.chunks",
+            "lossbench.kernels.flce.plan",
+            "lossbench.kernels.flce.rows",
+            "lossbench.kernels.flce.triton_cross_entropy",
+            "lossbench.kernels.flce.torch_cross_entropy",
+            "lossbench.kernels.chunk_rules",
+        ),
         chunk_rule="flce",
         memory=Memory(
             forward=(

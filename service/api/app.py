@@ -12,6 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from ..contract.job import JobRequest
 from . import (
     catalogue_routes,
+    check_routes,
     compare_routes,
     job_routes,
     result_routes,
@@ -92,6 +93,7 @@ def create_api(context: ServiceContext, problem_page: ProblemPage | None = None)
         result_routes,
         compare_routes,
         catalogue_routes,
+        check_routes,
         token_routes,
         root_routes,
     ):

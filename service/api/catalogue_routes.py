@@ -29,7 +29,7 @@ def _kernel_view(row: KernelRow) -> KernelView:
 def get_kernels(
     request: Request, response: Response, query: Annotated[PageQuery, Query()], context: Context
 ) -> Page[KernelView]:
-    """Kernels of the catalogue by name: versions, params with ranges, options."""
+    """Kernels of the catalogue and of live workers, by name: versions, params, options."""
     after = decode_cursor("kernels", query.cursor, [str])[0] if query.cursor else ""
     rows = [row for name, row in sorted(context.catalogue.kernels.items()) if name > after]
     shown, cursor = cut_page(rows, query.limit, lambda row: encode_cursor("kernels", row.name))
@@ -40,9 +40,10 @@ def get_kernels(
 @router.get("/kernels/{name}", responses=problem_docs(404))
 def get_kernel(name: Annotated[str, Path(max_length=64)], context: Context) -> KernelDetail:
     """One kernel with what was measured of it, by version and outcome."""
-    row = context.catalogue.kernels.get(name)
+    kernels = context.catalogue.kernels
+    row = kernels.get(name)
     if row is None:
-        known = sorted(context.catalogue.kernels)
+        known = sorted(kernels)
         listed = ", ".join(known)
         raise NotFoundError(f"there is no kernel {name!r}{nearest(name, known)}. Known: {listed}")
     with context.database.reading() as session:

@@ -53,11 +53,11 @@ def get_comparison(
     after: Key | None = None
     if query.cursor is not None:
         after = cast(Key, tuple(decode_cursor(CURSOR, query.cursor, KEY_TYPES)))
-    wanted = query.wanted()
+    wanted, catalogue = query.wanted(), context.catalogue
     with context.database.reading() as session:
-        base = load_entrant(session, context.catalogue, query.base, "/query/base", wanted)
+        base = load_entrant(session, catalogue, query.base, "/query/base", wanted)
         candidates = [
-            load_entrant(session, context.catalogue, text, f"/query/cand/{index}", wanted)
+            load_entrant(session, catalogue, text, f"/query/cand/{index}", wanted)
             for index, text in enumerate(query.cand)
         ]
         found = compare(session, base, candidates, after, query.limit)

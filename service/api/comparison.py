@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from ..contract.catalogue import Catalogue
 from ..contract.contender import Contender
-from ..contract.errors import Fault, InvalidRequestError, UnknownNameError
-from ..contract.plan import resolve_contender
+from ..contract.errors import Fault, InvalidRequestError
+from ..contract.plan import refuse, resolve_contender
 from ..contract.result import Result
 from ..contract.words import Grade, Outcome
 from ..store.result_pages import BriefRun, newest_runs, runs_by_id
@@ -58,7 +58,7 @@ class Entrant:
 def load_entrant(
     session: Session, catalogue: Catalogue, text: str, where: str, wanted: ResultFilter
 ) -> Entrant:
-    """A contender with its results. Raises UnknownNameError for one that nobody knows."""
+    """A contender with its results. Raises InvalidRequestError for one that nobody knows."""
     try:
         asked = Contender.parse(text)
     except ValueError as error:
@@ -69,8 +69,8 @@ def load_entrant(
     if len(rows) > MOST_CASES:
         message = f"{used} has results on more than {MOST_CASES} cases; narrow with filters"
         raise InvalidRequestError([Fault(where, "too_many_cases", message)])
-    if faults and not rows:
-        raise UnknownNameError(faults)
+    if not rows:
+        refuse(faults)
     return Entrant(text, used, {_key(row): row for row in rows})
 
 

@@ -8,13 +8,14 @@ from typing import Self
 
 import structlog
 
-from ..contract.catalogue import Catalogue, load_catalogue
+from ..contract.catalogue import Catalogue, load_catalogue, with_offers
 from ..settings import Settings
 from ..store.database import Database, upgrade_schema
 from ..store.jobs import Jobs
 from ..store.overviews import prune_idempotency
 from ..store.queue import LotQueue, migrate_queue
 from ..store.reaper import Reaper
+from ..store.workers import offered_kernels
 from .event_hub import EventHub
 from .event_stream import JobEvents
 from .metrics import Metrics
@@ -44,7 +45,7 @@ class ServiceContext:
         catalogue: Catalogue,
     ) -> None:
         self.settings, self.database, self.queue = settings, database, queue
-        self.catalogue = catalogue
+        self._shipped = catalogue
         self.jobs = Jobs(database, queue)
         self.authenticator = Authenticator(database, auth)
         self.limiter = RateLimiter(settings.writes_per_minute)
@@ -66,6 +67,12 @@ class ServiceContext:
         migrate_queue(database)
         found = catalogue if catalogue is not None else load_catalogue()
         return cls(settings, auth, database, LotQueue(database), found)
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The shipped kernels and those that live workers offer now."""
+        with self.database.reading() as session:
+            return with_offers(self._shipped, offered_kernels(session))
 
     def start(self) -> None:
         """Run reaper and event hub. Safe to call again."""

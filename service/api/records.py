@@ -92,6 +92,7 @@ class KernelView(Record):
     package: str | None
     latest: str | None
     versions: tuple[str, ...]
+    twins: dict[str, str]
     params: tuple[ParamRow, ...]
     options: tuple[str, ...]
     option_since: dict[str, str]
@@ -114,6 +115,50 @@ class KernelDetail(KernelView):
     """A kernel with what was measured of it, the newest version first."""
 
     measured: tuple[MeasuredVersionView, ...]
+
+
+class CheckView(Record):
+    """A check without its cases: `counts` by grade, or by outcome where there is none."""
+
+    id: str
+    contender: str
+    kernel: str
+    version: str | None
+    device_type: str
+    device_name: str
+    interpreted: bool
+    counts: dict[str, int]
+    started_at: datetime
+    ended_at: datetime
+
+
+class KnownFailure(Record):
+    """A case of the correctness grid that the newest check of a version did not pass."""
+
+    check_id: str
+    contender: str
+    device_name: str
+    case: str
+    what: str
+    outcome: Outcome
+    reason: str | None
+    known_fault: str | None
+
+
+class KernelVersionDetail(Record):
+    """One version of a kernel: what it can do, what was measured and what its checks found."""
+
+    kernel: str
+    version: str
+    twin_of: str | None
+    """The earlier version whose executed code is the same."""
+    options: tuple[str, ...]
+    params: tuple[ParamRow, ...]
+    dtypes: tuple[str, ...]
+    source_hash: str | None
+    measured: MeasuredVersionView | None
+    checks: tuple[CheckView, ...]
+    known_failures: tuple[KnownFailure, ...]
 
 
 class MachineView(Record):

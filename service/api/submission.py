@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..contract.catalogue import Catalogue
+from ..contract.catalogue import Catalogue, with_offers
 from ..contract.errors import NotFoundError
 from ..contract.ids import new_id
 from ..contract.job import JobRequest
@@ -15,7 +15,7 @@ from ..store.jobs import Jobs, get_job
 from ..store.known import KnownRun
 from ..store.results import known_runs
 from ..store.views import job_views
-from ..store.workers import live_machines, route
+from ..store.workers import live_machines, offered_kernels, route
 from .records import DryRun, DryRunCell
 
 ACCEPTED = 202
@@ -51,18 +51,17 @@ class Sender:
 class Submission:
     """Takes jobs in."""
 
-    def __init__(
-        self, database: Database, jobs: Jobs, catalogue: Catalogue, max_cells: int
-    ) -> None:
+    def __init__(self, database: Database, jobs: Jobs, shipped: Catalogue, max_cells: int) -> None:
         self._database, self._jobs = database, jobs
-        self._catalogue, self._max_cells = catalogue, max_cells
+        self._shipped, self._max_cells = shipped, max_cells
         self._keys = IdempotencyKeys(database)
 
     def prepare(self, request: JobRequest) -> Prepared:
         """Plan a request against the live machines and the stored results. Stores nothing."""
         with self._database.reading() as session:
             machines = live_machines(session)
-            plan = plan_job(request, self._catalogue, machines, self._max_cells)
+            catalogue = with_offers(self._shipped, offered_kernels(session))
+            plan = plan_job(request, catalogue, machines, self._max_cells)
             queue = route(machines, request.accelerator)
             known: dict[str, KnownRun] = {}
             if request.reuse:

@@ -20,7 +20,7 @@ class Finding(NamedTuple):
 
 
 def diagnose(settings: Settings) -> list[Finding]:
-    """Look at the data directory, database, torch, Triton, compiler and device."""
+    """Look at the data directory, database, torch, Triton, compiler, device and plugins."""
     return [
         _data_directory(settings),
         _database(settings),
@@ -29,6 +29,7 @@ def diagnose(settings: Settings) -> list[Finding]:
         _compiler(),
         _headers(),
         _device(),
+        *_own_contenders(settings),
     ]
 
 
@@ -73,6 +74,21 @@ def _headers() -> Finding:
     return Finding(
         "Python.h", None, "missing; Triton on a GPU needs it (apt-get install python3-dev)"
     )
+
+
+def _own_contenders(settings: Settings) -> list[Finding]:
+    """Plugins that are used and that are not, and the operator's contenders."""
+    from lossbench.worker.known_contenders import known_contenders
+
+    try:
+        known = known_contenders(settings)
+    except LossbenchError as error:
+        return [Finding("contenders", False, error.message)]
+    found = [Finding("plugin", False, fault) for fault in known.faults]
+    names = ", ".join(f"{s.name}@{s.versions[-1]}" if s.versions else s.name for s in known.specs)
+    if names:
+        found.append(Finding("contenders", True, f"beside the shipped ones: {names}"))
+    return found
 
 
 def _device() -> Finding:

@@ -1,13 +1,21 @@
 """`lossbench kernels`: what the catalogue holds."""
 
-from typing import Annotated, Any
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..contract.catalogue import KernelRow, load_catalogue
-from ..contract.errors import Fault, UnknownNameError
+from ..contract.catalogue import Catalogue, KernelRow, load_catalogue
+from ..contract.errors import Fault, InvalidRequestError, UnknownNameError
 from ..contract.plan import nearest
-from .output import console, print_json, print_table
+from ..contract.versions import ALL, begins_range, matching, names_several, tidy_range
+from ..plots.text import plural
+from ..settings import Settings
+from .output import console, errors, print_json, print_table
+
+if TYPE_CHECKING:
+    from lossbench.worker.releases import Release
 
 app = typer.Typer(help="Kernels, versions, params, model shapes.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -15,11 +23,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """List the kernels of the catalogue.
+    """List the kernels of the catalogue, this machine's plugins and contenders among them.
 
     Example: `lossbench kernels list`
     """
-    rows = load_catalogue().kernels.values()
+    rows = _catalogue().kernels.values()
     if as_json:
         print_json([_facts(row) for row in rows])
         return
@@ -27,7 +35,12 @@ def list_(as_json: AsJson = False) -> None:
         "Kernels",
         ("kernel", "newest", "params", "what it is"),
         (
-            (row.name, row.latest or "torch's", ", ".join(p.name for p in row.params), row.summary)
+            (
+                row.name,
+                row.latest or _whose(row),
+                ", ".join(p.name for p in row.params),
+                row.summary,
+            )
             for row in rows
         ),
     )
@@ -41,18 +54,13 @@ def show(
 
     Example: `lossbench kernels show liger`
     """
-    catalogue = load_catalogue()
-    row = catalogue.kernels.get(name)
-    if row is None:
-        hint = nearest(name, catalogue.kernels)
-        message = f"there is no kernel {name!r}{hint}; `lossbench kernels list` shows all"
-        raise UnknownNameError([Fault("", "unknown_kernel", message)])
+    row = _row(name)
     if as_json:
         print_json(_facts(row))
         return
     console.print(row.name, style="bold", end="  ")
     console.print(row.summary)
-    console.print("versions: " + (", ".join(row.versions) or "carries torch's version"))
+    console.print("versions: " + (", ".join(row.versions) or f"{_whose(row)} own"))
     console.print("dtypes:   " + ", ".join(row.dtypes))
     console.print("options:  " + ", ".join(_option(row, option) for option in row.options))
     print_table(
@@ -60,6 +68,89 @@ def show(
         ("param", "type", "default", "since", "what it does"),
         ((p.name, p.kind, p.default, p.since, p.help) for p in row.params),
     )
+
+
+@app.command()
+def releases(
+    name: Annotated[str, typer.Argument(help="A kernel that is a package.")],
+    versions: Annotated[
+        str, typer.Option(help="Which: all, one release, or a range such as '>=0.5,<0.7'.")
+    ] = ALL,
+    as_json: AsJson = False,
+) -> None:
+    """Show which releases of a package run the same code; exit 1 if the catalogue says otherwise.
+
+    Each release is fetched as the wheel it is and read, never imported.
+
+    Example: `lossbench kernels releases liger --versions '>=0.5,<0.6'`
+    """
+    from lossbench.kernels.catalogue import spec_of
+    from lossbench.worker.install import Installer
+    from lossbench.worker.releases import survey
+
+    settings = Settings()
+    row = _row(name)
+    wanted = _wanted(row, versions)
+    installer = Installer(settings.prepared_data_dir(), settings.wheel_dir)
+    with errors.status("reading releases") as status:
+        found = list(survey(spec_of(name), wanted, installer, status.update))
+    if as_json:
+        print_json([{**release._asdict(), "agrees": release.agrees} for release in found])
+    else:
+        _print_releases(name, found)
+    if not all(release.agrees for release in found):
+        sys.exit(1)
+
+
+def _wanted(row: KernelRow, text: str) -> list[str]:
+    try:
+        expression = tidy_range(text) if begins_range(text) else text
+    except ValueError as error:
+        raise InvalidRequestError(str(error)) from error
+    # twins are what is looked for: no release stands for another here
+    found = matching(expression, row.versions, {}) if names_several(expression) else [expression]
+    if row.versions and not set(found) & set(row.versions):
+        raise UnknownNameError(f"{row.name} has no version {text!r}")
+    return found
+
+
+def _print_releases(name: str, found: "Sequence[Release]") -> None:
+    codes = {release.code_hash for release in found if release.code_hash}
+    print_table(
+        f"{name}: {plural(len(found), 'release')}, {plural(len(codes), 'code')}",
+        ("version", "code", "same code as", "remark"),
+        ((r.version, r.code_hash, r.twin, _remark(r)) for r in found),
+    )
+
+
+def _remark(release: "Release") -> str:
+    if release.fault is not None:
+        return release.fault
+    if release.agrees:
+        return ""
+    if release.listed_twin is None:
+        return "the catalogue has it as a code of its own"
+    return f"the catalogue has it as a twin of {release.listed_twin}"
+
+
+def _whose(row: KernelRow) -> str:
+    return "torch's" if row.is_built_in else "the operator's"
+
+
+def _catalogue() -> Catalogue:
+    from lossbench.worker.known_contenders import own_catalogue
+
+    return own_catalogue(Settings())
+
+
+def _row(name: str) -> KernelRow:
+    catalogue = _catalogue()
+    row = catalogue.kernels.get(name)
+    if row is None:
+        hint = nearest(name, catalogue.kernels)
+        message = f"there is no kernel {name!r}{hint}; `lossbench kernels list` shows all"
+        raise UnknownNameError([Fault("", "unknown_kernel", message)])
+    return row
 
 
 @app.command()

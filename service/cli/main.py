@@ -8,7 +8,7 @@ import structlog
 import typer
 
 from ..contract.errors import LossbenchError, SetupError
-from . import databases, kernels, measuring, serving, tokens
+from . import checks, databases, kernels, measuring, serving, tokens
 from .output import fail
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 serving.register(app)
 measuring.register(app)
+checks.register(kernels.app)
 app.add_typer(kernels.app, name="kernels")
 app.add_typer(databases.app, name="db")
 app.add_typer(tokens.app, name="token")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..contract.catalogue import load_catalogue
 from ..contract.errors import InvalidRequestError
 from ..contract.job import JobRequest
 from ..contract.machine import Machine
@@ -26,7 +25,11 @@ if TYPE_CHECKING:
 File = Annotated[Path | None, typer.Argument(help="Job file (YAML or JSON).", show_default=False)]
 Contenders = Annotated[
     list[str] | None,
-    typer.Option("--contender", "-c", help="kernel@version[key=value]; repeat or use commas."),
+    typer.Option(
+        "--contender",
+        "-c",
+        help="kernel@version[key=value]; repeat or use commas. A version may be a range in quotes.",
+    ),
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -162,15 +165,20 @@ def run(
 
     Example: `lossbench run -c flce -c torch-naive -s 512x256x8192 --dtype float32 -p 1`
     """
+    from lossbench.worker.known_contenders import register_known
     from lossbench.worker.local import LocalRunner
 
     from .progress import cell_progress
 
     request = _request(file, contender, shape, _more(dtype, pass_, option, processes))
-    catalogue = load_catalogue()
+    settings = Settings()
+    known = register_known(settings)
+    for fault in known.faults:
+        errors.print(f"not used: {fault}", style="yellow")
+    catalogue = known.catalogue()
     plan_job(request, catalogue)
     with errors.status("looking at the device"):
-        local = LocalRunner(Settings(), gpu)
+        local = LocalRunner(settings, gpu, known)
     with local as runner:
         environment = runner.environment
         machine = Machine(

@@ -1,7 +1,7 @@
 """From files and flags to a JobRequest: one clear line for whatever is wrong with either."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from ..api.faults import faults_of
 from ..contract.errors import InvalidRequestError
 from ..contract.job import JobRequest
+from ..contract.versions import begins_range
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
@@ -36,17 +37,28 @@ def read_job_file(path: Path) -> dict[str, Any]:
 
 
 def split_contenders(values: Sequence[str]) -> list[str]:
-    """Contender texts from repeated flags; a comma outside brackets separates two."""
+    """Contender texts from repeated flags; a comma outside brackets and ranges separates two."""
     found: list[str] = []
     for value in values:
-        depth, start = 0, 0
-        for index, letter in enumerate(value):
-            depth += {"[": 1, "]": -1}.get(letter, 0)
-            if letter == "," and depth == 0:
-                found.append(value[start:index])
-                start = index + 1
-        found.append(value[start:])
-    return [text.strip() for text in found if text.strip()]
+        texts: list[str] = []
+        for piece in _pieces(value):
+            # `<0.7` is no contender: it belongs to the range that began before it
+            if texts and begins_range(piece):
+                texts[-1] += f",{piece}"
+            elif piece:
+                texts.append(piece)
+        found += texts
+    return found
+
+
+def _pieces(value: str) -> Iterator[str]:
+    depth, start = 0, 0
+    for index, letter in enumerate(value):
+        depth += {"[": 1, "]": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            yield value[start:index].strip()
+            start = index + 1
+    yield value[start:].strip()
 
 
 def parse_shape(text: str) -> dict[str, Any]:

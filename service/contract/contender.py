@@ -2,6 +2,7 @@
 
 Examples: `flce`, `liger@0.8.5`, `torch-compile-chunked[chunk_rows=1024,dynamic=true]`.
 Keys are sorted; values are whole numbers, decimals, true, false, null, or lower-case words.
+In a request the version may stand for several releases: `liger@>=0.5,<0.7`, `liger@all`.
 """
 
 import math
@@ -12,10 +13,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from .versions import begins_range, tidy_range
+
 ParamValue = bool | int | float | str | None
 
 _NAME = r"[a-z][a-z0-9_-]*"
-_TEXT = re.compile(rf"(?P<kernel>{_NAME})(@(?P<version>[^\[\]\s]+))?(\[(?P<params>[^\[\]]*)\])?")
+_TEXT = re.compile(rf"(?P<kernel>{_NAME})(@(?P<version>[^\[\]]+))?(\[(?P<params>[^\[\]]*)\])?")
 _WORD = re.compile(r"[a-z][a-z0-9_.\-]*")
 _NUMBER = re.compile(
     r"[+-]?((?P<whole>\d+)|(\d+\.\d*|\.?\d+)(e[+-]?\d+)?)", re.ASCII | re.IGNORECASE
@@ -23,6 +26,7 @@ _NUMBER = re.compile(
 _RESERVED = {"true": True, "false": False, "null": None}
 _NOT_FINITE = frozenset({"nan", "inf", "infinity"})
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_\-]*")
+MOST_VERSION_SIGNS = 64
 
 
 def format_value(value: ParamValue) -> str:
@@ -59,6 +63,18 @@ def _checked_param(value: object) -> object:
     return value
 
 
+def _checked_version(value: object) -> object:
+    if not isinstance(value, str) or len(value) > MOST_VERSION_SIGNS:
+        return value
+    if begins_range(value):
+        return tidy_range(value)
+    if not _VERSION.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is not a version, such as 0.8.5 or latest, nor a range such as >=0.5,<0.7"
+        )
+    return value
+
+
 class TextForm(BaseModel):
     """A frozen record with cached text forms that a changed copy must not inherit."""
 
@@ -75,12 +91,23 @@ class TextForm(BaseModel):
 class Contender(TextForm):
     """One line in a plot: a kernel at a version with its params.
 
-    `version` is None for "the newest known" until the job is planned; a planned or stored contender
-    always names its version, unless the kernel is built into torch (it carries torch's version).
+    `version` is None for "the newest known", and may be a range or `all`, until the job is planned;
+    a planned or stored contender names one version, unless the kernel carries torch's version.
     """
 
     kernel: Annotated[str, Field(pattern=rf"^{_NAME}$", max_length=64)]
-    version: Annotated[str | None, Field(max_length=64)] = None
+    version: Annotated[
+        str | None,
+        Field(
+            max_length=MOST_VERSION_SIGNS,
+            description=(
+                "A release, or `latest` (the default). In the contenders of a job also a PEP 440 "
+                "range such as `>=0.5,<0.7`, or `all`: these stand for several releases, of those "
+                "that run the same code only the first."
+            ),
+        ),
+        BeforeValidator(_checked_version),
+    ] = None
     params: dict[
         Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)],
         Annotated[ParamValue, BeforeValidator(_checked_param)],
@@ -91,15 +118,14 @@ class Contender(TextForm):
     def _from_text(cls, data: Any) -> Any:
         return cls._parts(data) if isinstance(data, str) else data
 
-    @model_validator(mode="after")
-    def _version_is_plain(self) -> Self:
-        if self.version is not None and not _VERSION.fullmatch(self.version):
-            raise ValueError(f"{self.version!r} is not a version, such as 0.8.5 or latest")
-        return self
-
     @staticmethod
     def _parts(text: str) -> dict[str, Any]:
         found = _TEXT.fullmatch(text)
+        if not found and begins_range(text):
+            raise ValueError(
+                f"{text!r} is the second half of a range: put the whole contender in quotes, "
+                'such as "liger@>=0.5,<0.7"'
+            )
         if not found:
             raise ValueError(
                 f"{text!r} is not a contender; write kernel, kernel@version or "

@@ -53,6 +53,14 @@ def _ceil(value: int, divisor: int) -> int:
     return -(-value // divisor)
 
 
+def _power_of_two(value: int) -> int:
+    return 1 << (value - 1).bit_length()
+
+
+def _whole(value: ParamValue, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise
+
+
 def chunk_rows(kernel: KernelRow, params: Mapping[str, ParamValue], case: Case) -> int:
     """Rows of one chunk under the kernel's own rule (`chunk_rule` of the catalogue)."""
     n, h, v = case.max_tokens, case.hidden, case.vocab
@@ -63,7 +71,13 @@ def chunk_rows(kernel: KernelRow, params: Mapping[str, ParamValue], case: Case) 
     if rule == "liger":
         factor = params.get("chunk_mem_const")
         chunks = _ceil(v, h * (factor if isinstance(factor, int) else 1))
-        return min(n, 1 << (_ceil(n, chunks) - 1).bit_length())
+        return min(n, _power_of_two(_ceil(n, chunks)))
+    if rule == "split":
+        return min(n, _power_of_two(_ceil(n, min(_whole(asked, 1), _ceil(v, h)))))
+    if rule == "aspect":
+        if isinstance(asked, int):
+            return max(1, min(asked, n))
+        return max(1, _power_of_two(_ceil(n, _ceil(v, h))) // 2)
     if rule == "flce":
         if isinstance(asked, int):
             return max(1, min(asked, n))

@@ -64,7 +64,8 @@ LabelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
 class JobRequest(BaseModel):
     """What to measure. Only `contenders` and `shapes` are required.
 
-    Cells = contenders x shapes x sweep x dtypes x passes x recipes, duplicates dropped.
+    Cells = contenders x shapes x sweep x dtypes x passes x recipes, duplicates dropped. A contender
+    at `all` or at a range of versions counts as every contender that it stands for.
     `priority`: 1 runs first, 9 last. `timeout_s` is per cell, compile included; `deadline_s` counts
     from submission and ends what is still queued.
     """

@@ -16,11 +16,13 @@ from .estimate import cell_seconds, peak_bytes
 from .job import JobRequest, ShapeSpec, StreamSpec
 from .machine import ASSUMED, Machine
 from .run import CaseWork, Cell, Lot, Record
+from .versions import LATEST, matching, names_several
 from .words import Outcome
 
 LOT_SECONDS = 600.0
 CASES_PER_LOT = 25
 MARGIN = 4
+MOST_CONTENDERS = 200
 
 
 class PlannedCell(Record):
@@ -59,27 +61,61 @@ def _listing(names: Iterable[str], most: int = 40) -> str:
 def resolve_contender(
     contender: Contender, catalogue: Catalogue, pointer: str
 ) -> tuple[Contender, list[Fault]]:
-    """The contender with its version filled in, and everything that is wrong with it."""
+    """One contender with its version filled in, and everything that is wrong with it."""
+    if names_several(contender.version):
+        message = (
+            f"{contender.version!r} stands for several releases; here one is needed, such as "
+            f"{contender.kernel} or {contender.kernel}@latest"
+        )
+        return contender, [Fault(f"{pointer}/version", "several_versions", message)]
+    found, faults = expand_contender(contender, catalogue, pointer)
+    return found[0], faults
+
+
+def expand_contender(
+    contender: Contender, catalogue: Catalogue, pointer: str
+) -> tuple[list[Contender], list[Fault]]:
+    """The contenders that one of a request stands for, oldest first, and what is wrong with it.
+
+    With a fault about its kernel or version it stands for itself.
+    """
     row = catalogue.kernels.get(contender.kernel)
     if row is None:
         known = _listing(sorted(catalogue.kernels))
         hint = nearest(contender.kernel, catalogue.kernels)
         message = f"there is no kernel {contender.kernel!r}{hint}. Known: {known}"
-        return contender, [Fault(f"{pointer}/kernel", "unknown_kernel", message)]
+        return [contender], [Fault(f"{pointer}/kernel", "unknown_kernel", message)]
     faults = [*_param_faults(contender, row, pointer)]
-    version = contender.version
-    if row.versions:
-        version = row.latest if version in (None, "latest") else version
-        if version not in row.versions:
-            message = (
-                f"{row.name} has no version {version!r}{nearest(str(version), row.versions)}. "
-                f"Known: {_listing(reversed(row.versions))}"
-            )
-            faults.append(Fault(f"{pointer}/version", "unknown_version", message))
-    elif version == "latest":
-        version = None
-    # not model_copy: it would keep the text of the contender without version
-    return Contender(kernel=row.name, version=version, params=contender.params), faults
+    versions, fault = _versions_of(contender, row, pointer)
+    if fault is not None:
+        return [contender], [*faults, fault]
+    made = [Contender(kernel=row.name, version=v, params=contender.params) for v in versions]
+    return made, faults
+
+
+def _versions_of(
+    contender: Contender, row: KernelRow, pointer: str
+) -> tuple[list[str | None], Fault | None]:
+    asked, at = contender.version, f"{pointer}/version"
+    known = f"Known: {_listing(reversed(row.versions))}"
+    if not row.versions:
+        if not names_several(asked):
+            return [None if asked == LATEST else asked], None
+        why = f"no live worker offers files of {row.name}"
+        if row.is_built_in:
+            why = f"{row.name} carries torch's version"
+        message = f"{why}, so {asked!r} stands for nothing; write {row.name} or {row.name}@latest"
+        return [], Fault(at, "no_versions", message)
+    if asked is None or asked == LATEST:
+        return [row.latest], None
+    if names_several(asked):
+        inside: list[str | None] = [*matching(asked, row.versions, row.twins)]
+        message = f"{row.name} has no version in the range {asked!r}. {known}"
+        return inside, None if inside else Fault(at, "unknown_version", message)
+    if asked in row.versions:
+        return [asked], None
+    message = f"{row.name} has no version {asked!r}{nearest(asked, row.versions)}. {known}"
+    return [], Fault(at, "unknown_version", message)
 
 
 def _param_faults(contender: Contender, row: KernelRow, pointer: str) -> Iterable[Fault]:
@@ -92,6 +128,13 @@ def _param_faults(contender: Contender, row: KernelRow, pointer: str) -> Iterabl
             yield Fault(at, "unknown_param", message)
         elif fault := known[name].fault(value):
             yield Fault(at, "bad_param", f"{fault}; got {value!r}")
+
+
+def refuse(faults: Sequence[Fault]) -> None:
+    """Raises InvalidRequestError with all faults if there are any; UnknownNameError fits names."""
+    if faults:
+        unknown = all(fault.code.startswith("unknown") for fault in faults)
+        raise (UnknownNameError if unknown else InvalidRequestError)(faults)
 
 
 def _shapes(
@@ -149,30 +192,39 @@ def _cases(request: JobRequest, catalogue: Catalogue) -> tuple[list[Case], list[
     return list(cases.values()), faults
 
 
-def _checked(request: JobRequest, catalogue: Catalogue) -> tuple[JobRequest, list[Case]]:
+def _expanded(request: JobRequest, catalogue: Catalogue) -> tuple[list[Contender], list[Fault]]:
+    """All exact contenders of a request without duplicates, and what is wrong with any.
+
+    Raises JobTooLargeError for more than one job may have.
+    """
     faults: list[Fault] = []
     contenders: dict[str, Contender] = {}
     for index, contender in enumerate(request.contenders):
-        resolved, found = resolve_contender(contender, catalogue, f"/contenders/{index}")
-        faults += found
-        contenders[resolved.text] = resolved
+        found, wrong = expand_contender(contender, catalogue, f"/contenders/{index}")
+        faults += wrong
+        contenders |= {each.text: each for each in found}
+    if len(contenders) > MOST_CONTENDERS:
+        message = f"the versions asked for are {len(contenders)} contenders; at most"
+        fault = Fault("/contenders", "too_many_contenders", f"{message} {MOST_CONTENDERS}")
+        raise JobTooLargeError([fault])
+    return list(contenders.values()), faults
+
+
+def _checked(
+    request: JobRequest, catalogue: Catalogue, faults: list[Fault]
+) -> tuple[JobRequest, list[Case]]:
+    """The request with its baseline resolved, and its cases. Raises with `faults` and its own."""
     baseline, found = resolve_contender(request.baseline, catalogue, "/baseline")
     row = catalogue.kernels.get(baseline.kernel)
-    if row is not None and row.package is not None:
+    if row is not None and not row.is_built_in:
         message = (
             f"the baseline is timed in every process, so it must be built in; {row.name} is a "
-            "package. Use torch-naive, and a compare job for A against B"
+            f"{row.origin}. Use torch-naive, and a compare job for A against B"
         )
         found = [*found, Fault("/baseline", "baseline_not_built_in", message)]
     cases, bad_shapes = _cases(request, catalogue)
-    faults += [*found, *bad_shapes]
-    if faults:
-        unknown = all(fault.code.startswith("unknown") for fault in faults)
-        raise (UnknownNameError if unknown else InvalidRequestError)(faults)
-    resolved_request = request.model_copy(
-        update={"contenders": list(contenders.values()), "baseline": baseline}
-    )
-    return resolved_request, cases
+    refuse([*faults, *found, *bad_shapes])
+    return request.model_copy(update={"baseline": baseline}), cases
 
 
 def _planned_cell(
@@ -187,6 +239,9 @@ def _planned_cell(
         outcome, reason = Outcome.UNSUPPORTED, "this version does not measure streams yet"
     elif missing := row.lacks(cell.case.options, cell.contender.version):
         outcome, reason = Outcome.UNSUPPORTED, f"{cell.contender} has no option {missing}"
+    elif late := row.too_new_param(cell.contender):
+        outcome = Outcome.UNSUPPORTED
+        reason = f"{cell.contender} has no param {late.name}; it came with {late.since}"
     elif cell.case.dtype not in row.dtypes:
         outcome, reason = Outcome.UNSUPPORTED, f"{row.name} does not take {cell.case.dtype}"
     elif _interpreted(row, machines) and (seconds > request.timeout_s):
@@ -254,9 +309,11 @@ def plan_job(
 
     Raises InvalidRequestError (all faults at once), UnknownNameError, JobTooLargeError.
     """
+    contenders, faults = _expanded(request, catalogue)
+    request = request.model_copy(update={"contenders": contenders})
     # unseen duplicates leave a margin: the exact count is checked when the cases are there
     _refuse_too_many(_most_cells(request), MARGIN * max_cells, max_cells)
-    request, cases = _checked(request, catalogue)
+    request, cases = _checked(request, catalogue, faults)
     passes = tuple(dict.fromkeys(request.passes))
     _refuse_too_many(len(cases) * len(request.contenders) * len(passes), max_cells, max_cells)
     serving = [machine for machine in machines if machine.serves(request.accelerator)]
@@ -267,13 +324,8 @@ def plan_job(
     for case in cases:
         work = CaseWork(case=case, contenders=tuple(request.contenders), passes=passes)
         rows = [
-            _planned_cell(
-                Cell(contender=contender, case=case, pass_=pass_),
-                catalogue,
-                request,
-                serving,
-            )
-            for contender in request.contenders
+            _planned_cell(Cell(contender=each, case=case, pass_=pass_), catalogue, request, serving)
+            for each in request.contenders
             for pass_ in passes
         ]
         seconds = sum(row.estimated_s for row in rows if row.outcome is None)

@@ -308,8 +308,36 @@ class WorkerRow(Base):
     lot_id: Mapped[str | None]
     environment_id: Mapped[str | None] = mapped_column(sa.ForeignKey("environments.id"))
     vitals: Mapped[dict[str, Any]]
+    kernels: Mapped[dict[str, Any] | None]
+    """Catalogue rows, by name, of what it offers beyond the shipped catalogue."""
 
     environment: Mapped[EnvironmentRow | None] = relationship()
+
+
+class CheckRow(Base):
+    """One check of a contender on a device: counts as columns, the whole record read on demand."""
+
+    __tablename__ = "checks"
+    __table_args__ = (
+        sa.CheckConstraint("device_type IN ('cpu', 'cuda')", name="device_type"),
+        sa.CheckConstraint("ended_at >= started_at", name="time_order"),
+        sa.Index("ix_checks_kernel_version_started_at", "kernel", "version", "started_at"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    kernel: Mapped[str] = mapped_column(index=True)
+    version: Mapped[str | None]
+    contender: Mapped[str]
+    params_text: Mapped[str]
+    device_type: Mapped[str]
+    device_name: Mapped[str]
+    hardware_fingerprint: Mapped[str]
+    software_fingerprint: Mapped[str]
+    interpreted: Mapped[bool]
+    started_at: Mapped[datetime]
+    ended_at: Mapped[datetime]
+    counts: Mapped[dict[str, Any]]
+    record: Mapped[dict[str, Any]] = mapped_column(deferred=True)
 
 
 class EventRow(Base):

@@ -1,6 +1,6 @@
 """Workers as the service sees them: register, beat, list, and where a job can go."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,9 +19,17 @@ LIVE = ("idle", "busy")
 
 
 def register_worker(
-    database: Database, worker_id: str, name: str, queues: Sequence[str], environment: Environment
+    database: Database,
+    worker_id: str,
+    name: str,
+    queues: Sequence[str],
+    environment: Environment,
+    kernels: Mapping[str, Any] | None = None,
 ) -> None:
-    """Make the worker known with its device. It takes no lots before this."""
+    """Make the worker known with its device. It takes no lots before this.
+
+    `kernels`: catalogue rows by name of what it offers beyond the shipped catalogue.
+    """
     with database.transaction() as session:
         session.add(
             WorkerRow(
@@ -34,6 +42,7 @@ def register_worker(
                 started_at=now(),
                 environment_id=insert_environment(session, environment),
                 vitals={},
+                kernels=dict(kernels or {}),
             )
         )
 
@@ -73,6 +82,12 @@ def list_workers(session: Session, live_only: bool = False) -> list[WorkerRow]:
     if live_only:
         query = query.where(WorkerRow.state.in_(LIVE))
     return list(session.scalars(query.limit(500).options(selectinload(WorkerRow.environment))))
+
+
+def offered_kernels(session: Session) -> list[dict[str, Any]]:
+    """What each live worker offers beyond the shipped catalogue, the latest started last."""
+    query = sa.select(WorkerRow.kernels).where(WorkerRow.state.in_(LIVE)).order_by(WorkerRow.id)
+    return [kernels for kernels in session.scalars(query) if kernels]
 
 
 def get_worker(session: Session, worker_id: str) -> WorkerRow:

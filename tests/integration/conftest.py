@@ -225,10 +225,10 @@ Answer = Callable[[Cell], RunRecord | Outcome]
 class FakeWorker:
     """Takes lots straight from the tables and answers them with made-up records."""
 
-    def __init__(self, database: Database, worker_id: str = "worker-1") -> None:
+    def __init__(self, database: Database, worker_id: str = "worker-1", rows: Any = None) -> None:
         self._database, self.id = database, worker_id
         self.work = Work(database, worker_id)
-        register_worker(database, worker_id, "gpu-1", ["h200"], make_environment())
+        register_worker(database, worker_id, "gpu-1", ["h200"], make_environment(), rows)
 
     def answer(self, job_id: str, answer: Answer | None = None) -> None:
         """Measure all open lots of a job: `answer` gives a record, or an outcome without one."""
@@ -306,9 +306,9 @@ class ApiService:
         transport = InProcess(self.app, self._portal)
         return httpx.Client(transport=transport, base_url=f"http://{host}", headers=headers)
 
-    def worker(self, worker_id: str = "worker-1") -> FakeWorker:
-        """Register a worker."""
-        return FakeWorker(self.context.database, worker_id)
+    def worker(self, worker_id: str = "worker-1", kernels: Any = None) -> FakeWorker:
+        """Register a worker, which may offer kernels."""
+        return FakeWorker(self.context.database, worker_id, kernels)
 
     def token(self, *scopes: Scope) -> str:
         """The secret of a new token."""

@@ -97,7 +97,8 @@ def test_plan_option_of_the_request_wins_over_the_preset_s() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    tokens=st.lists(st.sampled_from([8, 512, 8192, 65536]), min_size=1, max_size=4, unique=True),
+    # with 8 tokens something always fits: a job of which nothing does is refused whole
+    tokens=st.sets(st.sampled_from([512, 8192, 65536])).map(lambda more: [8, *sorted(more)]),
     vocab=st.integers(1, 30).map(lambda n: [1000 + i for i in range(n)]),
     contenders=st.lists(
         st.sampled_from(["torch-naive", "torch-upcast", "flce", "liger"]),

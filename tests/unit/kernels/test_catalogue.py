@@ -96,8 +96,15 @@ def test_spec_missing_params_become_defaults() -> None:
     }
 
 
+def test_catalogue_order_is_torchs_own_then_the_peers_then_ours() -> None:
+    assert " ".join(CATALOGUE) == (
+        "torch-upcast torch-naive torch-compile torch-compile-chunked torch-native "
+        "liger cce quack fla geiping flce"
+    )
+
+
 def test_catalogue_unknown_kernel_is_an_error_that_lists_the_known() -> None:
-    with pytest.raises(UnknownKernel, match="no kernel 'liga'; known: torch-naive"):
+    with pytest.raises(UnknownKernel, match="no kernel 'liga'; known: torch-upcast"):
         spec_of("liga")
 
 
@@ -108,7 +115,9 @@ def test_catalogue_specs_use_only_known_words() -> None:
         assert set(spec.option_since) <= spec.options
         assert set(spec.products) == set(PASSES)
         products = spec.products
-        assert products["forward"] + products["backward"] == products["forward_backward"] == 3
+        # cce alone keeps no logits and makes them twice
+        total = 4 if name == "cce" else 3
+        assert products["forward"] + products["backward"] == products["forward_backward"] == total
         for param in spec.params:
             assert param.check(param.default) == param.default
 
@@ -206,6 +215,61 @@ def test_liger_versions_are_35_of_which_20_differ() -> None:
             "torch-compile-chunked has no reduction_none",
         ),
         ("torch-naive", "2.13.0", {}, replace(CPU, options=OPTIONS, dtype="float64"), None),
+        ("torch-native", "2.13.0", {}, replace(CPU, dtype="bfloat16"), None),
+        (
+            "torch-native",
+            "2.13.0",
+            {},
+            replace(CPU, options=frozenset({"label_smoothing"})),
+            "torch-native has no label_smoothing",
+        ),
+        (
+            "liger",
+            "0.8.1",
+            {"impl": "cutile"},
+            GPU,
+            "liger@0.8.1 has no param impl; it came with 0.8.2",
+        ),
+        (
+            "liger",
+            "0.8.5",
+            {"impl": "cutedsl"},
+            replace(GPU, sizes={"N": 4096, "H": 4096, "V": 50257}),
+            "liger@0.8.5 needs V % 256 == 0; here is 50257",
+        ),
+        ("liger", "0.8.5", {}, replace(GPU, sizes={"N": 7, "H": 9, "V": 50257}), None),
+        ("cce", "25.1.1", {}, GPU, None),
+        ("cce", "25.1.1", {}, replace(CPU, dtype="bfloat16"), "cce@25.1.1 needs an NVIDIA GPU"),
+        (
+            "cce",
+            "25.1.1",
+            {},
+            replace(GPU, dtype="float32"),
+            "cce@25.1.1 does not take float32; it takes bfloat16, float16",
+        ),
+        ("quack", "0.6.5", {}, replace(GPU, sizes={"N": 4097, "H": 4096, "V": 128256}), None),
+        (
+            "quack",
+            "0.6.5",
+            {"scaled_exp": False},
+            replace(GPU, sizes={"N": 4097, "H": 4096, "V": 128256}),
+            "quack@0.6.5 needs N % 8 == 0; here is 4097",
+        ),
+        (
+            "quack",
+            "0.6.5",
+            {},
+            replace(GPU, compute_capability=(8, 0)),
+            "quack@0.6.5 needs compute capability >= 9.0; this GPU has 8.0",
+        ),
+        ("fla", "0.6.0", {}, replace(CPU, interpreted=True), None),
+        (
+            "geiping",
+            "3da8e5f",
+            {},
+            replace(GPU, sizes={"N": 8192, "H": 4096, "V": 128256}),
+            "geiping needs V % 4096 == 0; here is 128256",
+        ),
     ],
 )
 def test_why_unsupported_case_gives_its_reason(
@@ -242,6 +306,25 @@ def test_estimate_peak_bytes_llama_shape_follows_each_kernels_formula() -> None:
     assert workspace("liger", "0.8.5", accum_dtype="float32") == (
         size * liger_rows * vocab + 2 * weights
     )
+
+
+def test_estimate_peak_bytes_peers_follow_their_formulas() -> None:
+    tokens, hidden, vocab, size = LLAMA
+    logits, weights, hiddens = size * tokens * vocab, size * vocab * hidden, size * tokens * hidden
+
+    assert workspace("torch-compile") == 2 * logits
+    # 128 rows of float32 logits with a copy in bfloat16
+    assert workspace("torch-native") == 6 * 128 * vocab
+    assert workspace("torch-native", chunk_rows=512) == 6 * 512 * vocab
+    accurate = {"acc_policy": "accurate", "accum_dtype": "float32"}
+    assert workspace("torch-native", **accurate) == 6 * 128 * vocab + 4 * weights + 2 * hiddens
+    assert workspace("liger", "0.8.5", impl="cutedsl") == logits + hiddens
+    assert workspace("cce", "25.1.1") == 12 * tokens + 16 * vocab
+    # the larger of: a chunk beside dW in float32, and that dW beside its cast
+    assert workspace("quack", "0.6.5") == 2 * weights
+    assert workspace("quack", "0.6.5", chunk_size=8192) == logits + weights
+    assert workspace("fla", "0.6.0") == 2 * weights
+    assert workspace("fla", "0.6.0", num_chunks=1) == 6 * tokens * vocab + weights
 
 
 def test_estimate_peak_bytes_liger_has_its_known_regression_and_repair() -> None:

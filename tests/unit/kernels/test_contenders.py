@@ -16,6 +16,7 @@ from lossbench.kernels.reference import reference, relative_errors
 CONTENDERS: list[tuple[str, dict[str, Any]]] = [
     ("torch-naive", {}),
     ("torch-upcast", {}),
+    ("torch-compile", {}),
     ("torch-compile-chunked", {"chunk_rows": 16}),
     ("torch-compile-chunked", {"chunk_rows": 16, "split": "even"}),
     ("flce", {}),

@@ -177,24 +177,24 @@ def test_interpreter_gaps_are_filled_only_when_interpreted(
 ) -> None:
     from types import ModuleType
 
-    from lossbench.kernels.adapters import liger_interpreter
+    from lossbench.kernels.adapters import interpreter_gaps
 
     linear, rows = ModuleType("linear"), ModuleType("rows")
     linear.liger_cross_entropy_kernel = kernel = object()  # type: ignore[attr-defined]
     rows.tanh = tanh = object()  # type: ignore[attr-defined]
 
-    liger_interpreter.fill_gaps(linear, rows)
+    interpreter_gaps.fill_gaps(linear, rows)
     assert linear.liger_cross_entropy_kernel is kernel  # type: ignore[attr-defined]
     assert rows.tanh is tanh  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(liger_interpreter, "is_interpreted", lambda: True)
-    liger_interpreter.fill_gaps(linear, rows)
+    monkeypatch.setattr(interpreter_gaps, "is_interpreted", lambda: True)
+    interpreter_gaps.fill_gaps(linear, rows)
     assert linear.liger_cross_entropy_kernel is not kernel  # type: ignore[attr-defined]
     assert rows.tanh is not tanh  # type: ignore[attr-defined]
 
 
 def test_interpreter_launcher_hands_floats_over_with_a_to_method() -> None:
-    from lossbench.kernels.adapters.liger_interpreter import _Launcher
+    from lossbench.kernels.adapters.interpreter_gaps import _Launcher
 
     class Kernel:
         def __getitem__(self, grid: object) -> Callable[..., Any]:

@@ -9,13 +9,22 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import IntegrityError
 
 from lossbench.service.contract.errors import DatabaseError, SchemaTooNewError
-from lossbench.service.store.database import Database, check_schema, make_engine, upgrade_schema
+from lossbench.service.store.database import (
+    Database,
+    _alembic,
+    check_schema,
+    make_engine,
+    schema_revision,
+    upgrade_schema,
+)
 from lossbench.service.store.models import Base
+from lossbench.service.store.workers import list_workers, offered_kernels
 
 MOMENT = "2026-11-30 12:00:00.000000"
 LATER = "2026-11-30 12:00:01.000000"
@@ -117,6 +126,22 @@ ROWS: dict[str, dict[str, Any]] = {
         "started_at": MOMENT,
         "vitals": "{}",
     },
+    "checks": {
+        "id": "chk",
+        "kernel": "flce",
+        "version": "1",
+        "contender": "flce@1",
+        "params_text": "",
+        "device_type": "cpu",
+        "device_name": "CPU",
+        "hardware_fingerprint": "h",
+        "software_fingerprint": "s",
+        "interpreted": 1,
+        "started_at": MOMENT,
+        "ended_at": LATER,
+        "counts": "{}",
+        "record": "{}",
+    },
 }
 DONE = {"state": "done", "outcome": "ok", "run_id": RUN_ID}
 
@@ -156,6 +181,9 @@ def connection(shared: sa.Connection) -> Iterator[sa.Connection]:
         ("output_errors", {}),
         ("samples", {}),
         ("workers", {}),
+        ("workers", {"kernels": "{}"}),
+        ("checks", {}),
+        ("checks", {"version": None, "ended_at": MOMENT}),
         ("runs", {"id": "run-2", "outcome": "wrong", "reason": "dx: missing"}),
         ("runs", {"id": "run-2", "latency_ms": None, "ended_at": MOMENT}),
     ],
@@ -199,6 +227,9 @@ def test_database_takes_good_rows(
         ("output_errors", {"output": "dz"}),
         ("samples", {"arm": "warmup"}),
         ("workers", {"state": "sleeping"}),
+        ("checks", {"device_type": "tpu"}),
+        ("checks", {"ended_at": EARLIER}),
+        ("checks", {"kernel": None}),
     ],
 )
 def test_database_refuses_bad_rows(
@@ -240,6 +271,23 @@ def test_migrations_agree_with_models_beside_the_queue_s_tables(database: Databa
     # without the filter autogenerate would drop them: the filter is needed
     removed = {change[1].name for change in differences(database, False) if "remove" in change[0]}
     assert queue_s <= removed
+
+
+def test_upgrade_schema_keeps_what_an_older_one_holds(tmp_path: Path) -> None:
+    """A worker stored before workers could offer kernels, and back again."""
+    database = Database(f"sqlite:///{tmp_path / 'old.db'}")
+    alembic = _alembic(database.engine)
+    command.upgrade(alembic, "0001")
+    with database.transaction() as session:
+        insert(session.connection(), "workers", ROWS["workers"])
+    assert check_schema(database) is False
+    upgrade_schema(database)
+    with database.reading() as session:
+        assert [(row.id, row.kernels) for row in list_workers(session)] == [("w", None)]
+        assert offered_kernels(session) == []
+    command.downgrade(alembic, "0001")
+    assert schema_revision(database.engine) == "0001"
+    database.close()
 
 
 def test_upgrade_schema_called_again_changes_nothing(database: Database) -> None:

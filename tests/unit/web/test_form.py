@@ -30,6 +30,17 @@ def test_form_of_a_request_gives_the_same_request() -> None:
     assert unspoken(request) == []
 
 
+def test_form_takes_a_range_and_all_on_lines_of_their_own() -> None:
+    form = JobForm.fresh().model_copy(
+        update={"more_contenders": "liger@>=0.5, <0.7\n\n liger@all[chunk_mem_const=2] \n"}
+    )
+    texts = [contender.text for contender in form.request().contenders]
+    assert texts[-2:] == ["liger@>=0.5,<0.7", "liger@all[chunk_mem_const=2]"]
+    assert [
+        contender.text for contender in JobForm.of_request(form.request()).request().contenders
+    ] == texts
+
+
 def test_form_names_what_it_cannot_carry() -> None:
     body = BODY | {"sweep": {"tokens": [8, 16]}, "timeout_s": 5, "labels": {"branch": "main"}}
     assert unspoken(JobRequest.model_validate(body)) == ["sweep", "timeout_s", "labels"]

@@ -112,7 +112,7 @@ def test_record_carries_ratio_floor_and_rate() -> None:
 
 
 def test_record_carries_who_where_and_when() -> None:
-    made = result(findings(wheel_sha256="f00"))
+    made = result(findings(provenance={"wheel_sha256": "f00", "source_hash": "abc"}))
     stored = made.record
     assert stored is not None
     assert (made.number, made.outcome, made.reason, made.log) == (7, "ok", None, "printed\n")
@@ -123,7 +123,7 @@ def test_record_carries_who_where_and_when() -> None:
         2,
     )
     assert stored.cell.case == ORDER.case
-    assert stored.details == {"wheel_sha256": "f00"}
+    assert stored.details == {"wheel_sha256": "f00", "source_hash": "abc"}
     assert stored.flags == ()
 
 
@@ -201,6 +201,13 @@ def test_defect_in_the_interpreter_is_never_the_contender_s_fault(found: dict[st
 def test_ending_that_says_nothing_of_the_contender_has_no_record(outcome: Outcome) -> None:
     made = result(findings(), Ending(outcome, "it broke"))
     assert made == CellResult(7, outcome, "it broke", None, "printed\n")
+
+
+def test_ending_that_is_of_this_worker_only_has_no_record() -> None:
+    """A stored one would answer for the contender when the worker has long got its plugin."""
+    ending = Ending(Outcome.UNSUPPORTED, "this worker has no kernel 'tiny'")
+    made = result(findings(offered=False), ending)
+    assert (made.outcome, made.record) == (Outcome.UNSUPPORTED, None)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.OUT_OF_MEMORY, Outcome.UNSUPPORTED])

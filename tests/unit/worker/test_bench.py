@@ -18,8 +18,9 @@ from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.run import Environment, ErrorReport
 from lossbench.service.contract.words import Grade, Outcome, Pass
 from lossbench.worker import bench as bench_module
+from lossbench.worker.arms import Leaves
 from lossbench.worker.assemble import Occasion, assemble
-from lossbench.worker.bench import CaseBench, Leaves, problem_of
+from lossbench.worker.bench import CaseBench, problem_of
 from lossbench.worker.child import _plain
 from lossbench.worker.order import CaseOrder, CellFindings, CellOrder
 

@@ -7,6 +7,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
+from lossbench.kernels.errors import UnsupportedHere
 from lossbench.service.contract.case import Case
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError, InstallError
@@ -42,10 +43,13 @@ class OwnEnvironments(Environments):
         super().__init__(create_autospec(Installer, instance=True), "cuda")
 
     def of(self, contender: Contender, say: Say = silence) -> ContenderEnvironment:
-        """Named after the contender; `broken` cannot be installed."""
+        """Named after the contender; `broken` cannot be installed, `elsewhere` is not offered."""
         if contender.kernel == "broken":
             raise InstallError("no such wheel")
-        return ContenderEnvironment(f"{contender.kernel}@{contender.version}", Path("/x"))
+        if contender.kernel == "elsewhere":
+            raise UnsupportedHere("this worker has no kernel 'elsewhere'")
+        key = f"{contender.kernel}@{contender.version}"
+        return ContenderEnvironment(key, Path("/x"), provenance={"source_hash": f"hash of {key}"})
 
 
 class ScriptedChild:
@@ -161,6 +165,13 @@ def test_package_that_cannot_be_installed_fails_its_cell_only() -> None:
     made = Trial("broken@1", "k@1")
     assert made.endings == {0: (Outcome.FAILED, "no such wheel")}
     assert made.findings[1].visits[0]
+
+
+def test_contender_that_this_worker_does_not_offer_ends_its_cell_only() -> None:
+    made = Trial("elsewhere@1", "k@1")
+    assert made.endings == {0: (Outcome.UNSUPPORTED, "this worker has no kernel 'elsewhere'")}
+    assert (made.findings[0].offered, made.findings[1].offered) == (False, True)
+    assert made.findings[1].provenance == {"source_hash": "hash of k@1"}
 
 
 @pytest.mark.parametrize("do", ["arm", "warm", "visit", "check"])

@@ -1,7 +1,7 @@
-"""Two gaps of Triton's interpreter that Liger's kernels fall into; nothing here runs on a GPU.
+"""Two gaps of Triton's interpreter that others' kernels fall into; nothing here runs on a GPU.
 
-The interpreter has no libdevice (its `tanh` returns None: softcap) and hands float arguments over
-as Python floats, which have no `.to` (class weights and softcap since Liger 0.8.2).
+The interpreter has no libdevice (its `tanh` returns None: softcap of Liger and FLA) and hands float
+arguments over as Python floats, which have no `.to` (class weights and softcap since Liger 0.8.2).
 """
 
 from __future__ import annotations
@@ -57,12 +57,17 @@ def is_interpreted() -> bool:
     return bool(triton.knobs.runtime.interpret)
 
 
+def fill_tanh(module: ModuleType) -> None:
+    """Give a module that imported libdevice's `tanh` one that works, if the interpreter is on."""
+    if is_interpreted() and hasattr(module, "tanh"):
+        module.tanh = _tanh  # type: ignore[attr-defined]
+
+
 def fill_gaps(linear_module: ModuleType, row_module: ModuleType) -> None:
-    """Patch the release's two modules, once, if Triton's interpreter is on."""
+    """Patch a release of Liger's two modules, once, if Triton's interpreter is on."""
     if not is_interpreted() or hasattr(row_module, _PATCHED):
         return
     setattr(row_module, _PATCHED, True)
-    if hasattr(row_module, "tanh"):
-        row_module.tanh = _tanh  # type: ignore[attr-defined]
+    fill_tanh(row_module)
     name = "liger_cross_entropy_kernel"
     setattr(linear_module, name, _Launcher(getattr(linear_module, name)))

@@ -1,0 +1,1 @@
+"""The correctness grid: what every contender is asked, and what it did."""
