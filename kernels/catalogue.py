@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from .entries import flce, liger, peers, torch_entries
+from .entries.known_faults import KNOWN_FAULTS
 from .errors import UnknownKernel
 from .estimates import INPUTS_AND_OUTPUTS, ROOFS, Roof, estimate_peak_bytes, estimate_seconds
 from .kernel_spec import (
@@ -119,6 +120,7 @@ def as_json() -> dict[str, Any]:
     """The whole catalogue and the presets as JSON data, in a fixed order."""
     return {
         "inputs_and_outputs": [_plain(asdict(term)) for term in INPUTS_AND_OUTPUTS],
+        "known_faults": [_plain(asdict(fault)) for fault in KNOWN_FAULTS],
         "kernels": rows(CATALOGUE.values()),
         "options": sorted(OPTIONS),
         "passes": list(PASSES),

@@ -73,14 +73,38 @@ def _lazy_output(*tensors: Any, **rest: Any) -> Tensor:
     return lazy
 
 
-def _side_stream(*tensors: Any, **rest: Any) -> Tensor:
-    """Work on a stream of its own that the caller's stream never waits for."""
-    if not tensors[0].is_cuda:
-        return _right(*tensors, **rest)
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        return _right(*tensors, **rest)
+class _BackwardElsewhere(torch.autograd.Function):
+    """Gradients made on a stream of its own that nobody waits for."""
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None, call: Any) -> Tensor:
+        ctx.call, ctx.leaves = call, (input.detach(), weight.detach(), bias)
+        return cast("Tensor", call(input, weight, bias))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        leaves = [None if t is None else t.detach().requires_grad_() for t in ctx.leaves]
+        with torch.cuda.stream(stream), torch.enable_grad():
+            wanted = [leaf for leaf in leaves if leaf is not None]
+            made = torch.autograd.grad(ctx.call(*leaves), wanted, upstream)
+        padded = [*made, None][:3]
+        return (*padded, None)
+
+
+def _side_stream(
+    input: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None = None, **rest: Any
+) -> Tensor:
+    if not input.is_cuda:
+        return _right(input, weight, target, bias, **rest)
+
+    def call(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        return _right(x, w, target, b, **rest)
+
+    loss: Tensor = _BackwardElsewhere.apply(input, weight, bias, call)  # type: ignore[no-untyped-call]
+    return loss
 
 
 def _patched_timer(*tensors: Any, **rest: Any) -> Tensor:

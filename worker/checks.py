@@ -16,7 +16,7 @@ from lossbench.kernels.checks.truth import exact_loss
 from lossbench.kernels.errors import UnsupportedHere
 from lossbench.kernels.problem import Inputs
 from lossbench.kernels.protocol import LossFunction
-from lossbench.service.contract.check import CaseCheck
+from lossbench.service.contract.check import NEEDS_GPU, CaseCheck
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.run import OutputError
 from lossbench.service.contract.words import Dtype, Grade, Outcome
@@ -187,7 +187,7 @@ class GridChecker:
     def why_not(self, case: CheckCase) -> str | None:
         """Why this contender cannot be asked this case here, or None."""
         if case.needs_gpu and self._device != "cuda":
-            return "this case needs a GPU"
+            return NEEDS_GPU
         spec = spec_of(self._contender.kernel)
         need = need_here(case.problem, self._device, self._interpreted and spec.uses_triton)
         extra = EXTRA_OPTIONS.get(case.call)

@@ -12,12 +12,11 @@ from typing import Any
 from lossbench.kernels.catalogue import spec_of
 from lossbench.kernels.checks.cases import CheckCase
 from lossbench.kernels.checks.grid import GRID, OWN_KERNEL
-from lossbench.kernels.entries.known_faults import known_fault
 from lossbench.kernels.errors import UnsupportedHere
 from lossbench.service.contract.check import CaseCheck, CheckRecord
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError, InstallError
-from lossbench.service.contract.words import FAILURES, Outcome
+from lossbench.service.contract.words import FAILURES, Grade, Outcome
 from lossbench.service.settings import Settings
 
 from .checks import blank
@@ -30,8 +29,8 @@ from .locks import take_device_lock
 from .messages import CheckGridCase, Reply
 from .pool import ChildPool
 
-CASE_TIMEOUT_S = 120.0
-LARGE_TIMEOUT_S = 300.0
+CASE_TIMEOUT_S = 300.0
+"""Some peers tune a kernel for a minute or more, and their neighbours do the same."""
 SHARD = 24
 """Cases of one contender that a child is given at a time, so that a long grid is shared out."""
 
@@ -168,12 +167,11 @@ class GridRunner:
     ) -> CaseCheck:
         child: Child = self._pool.child(environment, seat)
         command = CheckGridCase(contender=contender, grid_case=case.id)
-        timeout = LARGE_TIMEOUT_S if case.large else CASE_TIMEOUT_S
         try:
-            reply = child.ask(command, timeout)
+            reply = child.ask(command, CASE_TIMEOUT_S)
         except ChildTimeoutError:
             self._pool.discard(environment, seat)
-            reason = f"took longer than {timeout:g} s"
+            reason = f"took longer than {CASE_TIMEOUT_S:g} s"
             return blank(case, Outcome.TIMED_OUT, reason)
         except ChildDiedError as error:
             self._pool.discard(environment, seat)
@@ -202,20 +200,10 @@ class GridRunner:
             interpreted=state.interpreted,
             kernels_run=own.notes if own else (),
             details=state.details,
-            cases=tuple(self._explained(state.contender, version, case) for case in found),
+            cases=tuple(found),
             started_at=state.started_at,
             ended_at=datetime.now(UTC),
         )
-
-    def _explained(self, contender: Contender, version: str | None, case: CaseCheck) -> CaseCheck:
-        """A failed case with the known fault behind it, if there is one."""
-        if case.outcome not in FAILURES:
-            return case
-        params = spec_of(contender.kernel).complete(contender.params)
-        device = self.environment.device_type
-        fault = known_fault(contender.kernel, version, params, case.case, device)
-        text = f"{fault.what} ({fault.source})" if fault else None
-        return case.model_copy(update={"known_fault": text})
 
 
 def _answer(case: CheckCase, reply: Reply) -> CaseCheck:
@@ -229,5 +217,6 @@ def _after_death(case: CheckCase, reason: str) -> CaseCheck:
     """A process that ends on a label out of range has refused it, in the hardest way there is."""
     if case.call == "label_out_of_range" and "assert" in reason:
         answer = blank(case, Outcome.OK, reason)
-        return answer.model_copy(update={"reason": None, "notes": ("device-side assert",)})
+        made = {"reason": None, "grade": Grade.EXACT, "notes": ("device-side assert",)}
+        return answer.model_copy(update=made)
     return blank(case, Outcome.FAILED, reason)

@@ -41,7 +41,7 @@ def kernels_of(call: Callable[[], object]) -> list[str]:
     from torch.profiler import ProfilerActivity, profile
 
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
         call()
         torch.cuda.synchronize()
     return sorted({event.key[:120] for event in seen.key_averages()})

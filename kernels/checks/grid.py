@@ -10,8 +10,8 @@ from .cases import CheckCase, Layout
 from .reports import REPORTS
 
 # Multiples of 128: the kernels that need alignment can take part in the option grid; what they
-# cannot take is asked by the sizes.
-_TOKENS, _HIDDEN, _VOCAB = 128, 128, 512
+# cannot take is asked by the sizes. Tokens differ from hidden: one kernel fails where they agree.
+_TOKENS, _HIDDEN, _VOCAB = 256, 128, 512
 _DTYPES = ("float32", "bfloat16", "float16")
 
 OWN_KERNEL = "calls/own-kernel"
@@ -56,15 +56,29 @@ def _options() -> Iterator[CheckCase]:
                 )
 
 
+_ALIGNED = {"tokens": 1024, "hidden": 256, "vocab": 4096}
+"""Sizes that the most demanding kernel takes."""
+
+
 def _aligned() -> Iterator[CheckCase]:
-    """The options again at sizes that the most demanding kernel takes (N 512, H 256, V 4096)."""
+    """Options and calls again at sizes that every kernel takes."""
+    for call in ("two_backwards", "nonleaf", "nothing_to_train", "renewed"):
+        ignored = 1.0 if call == "nothing_to_train" else 0.0
+        yield CheckCase(
+            f"calls/{call}/bfloat16/aligned",
+            "calls",
+            f"{call.replace('_', ' ')}, every size a multiple of 256",
+            _problem("bfloat16", **_ALIGNED, ignored_share=ignored),
+            call=call,
+            needs_gpu=True,
+        )
     for name, options in {**_OPTIONS, "all": _ALL_TOGETHER}.items():
         for dtype in ("float32", "bfloat16"):
             yield CheckCase(
                 f"options/{name}/mean/{dtype}/aligned",
                 "options",
                 f"option {name}, every size a multiple of 256",
-                _problem(dtype, tokens=1024, hidden=256, vocab=4096, **options),
+                _problem(dtype, **_ALIGNED, **options),
                 needs_gpu=True,
             )
 
@@ -115,11 +129,17 @@ def _sizes() -> Iterator[CheckCase]:
                 quick=(name, dtype) in {("odd", "float32"), ("gpt-2", "bfloat16")},
             )  # fmt: skip
     for reduction in ("mean", "sum"):
-        yield CheckCase(
-            f"sizes/no-token/{reduction}", "sizes", "no token at all: loss 0, gradients 0",
-            _problem(tokens=0, bias=False, reduction=reduction), call="nothing_to_train",
-            quick=reduction == "mean", source="huggingface/trl PR 6859",
-        )  # fmt: skip
+        for dtype in ("float32", "bfloat16"):
+            yield CheckCase(
+                f"sizes/no-token/{reduction}/{dtype}", "sizes",
+                "no token at all: loss 0, gradients 0",
+                _problem(dtype, tokens=0, reduction=reduction), call="nothing_to_train",
+                quick=(reduction, dtype) == ("mean", "float32"), source="huggingface/trl PR 6859",
+            )  # fmt: skip
+    yield CheckCase(
+        "sizes/tokens-equal-hidden/bfloat16", "sizes", "as many tokens as hidden",
+        _problem("bfloat16", tokens=128, hidden=128),
+    )  # fmt: skip
     yield CheckCase(
         "sizes/past-2^31/odd", "sizes", "N V > 2^31, odd sizes: the last rows are right",
         Problem(65537, 64, 32769, "bfloat16", reduction="sum"), call="last_rows",
@@ -171,21 +191,22 @@ def _calls() -> Iterator[CheckCase]:
         "calls/autocast", "calls", "bf16 input and float32 weight under autocast",
         _problem("bfloat16"), call="autocast", source="linkedin/Liger-Kernel#305", quick=True,
     )  # fmt: skip
-    for reduction in ("mean", "sum", "none"):
+    for dtype in ("float32", "bfloat16"):
+        for reduction in ("mean", "sum", "none"):
+            yield CheckCase(
+                f"calls/all-ignored/{reduction}/{dtype}", "calls",
+                "no valid label: loss 0, gradients 0",
+                _problem(dtype, ignored_share=1.0, reduction=reduction),
+                call="nothing_to_train", quick=(reduction, dtype) == ("mean", "float32"),
+                source="linkedin/Liger-Kernel#177",
+            )  # fmt: skip
         yield CheckCase(
-            f"calls/all-ignored/{reduction}", "calls", "no valid label: loss 0, gradients 0",
-            _problem(ignored_share=1.0, bias=False, reduction=reduction),
-            call="nothing_to_train", quick=reduction == "mean",
-            source="linkedin/Liger-Kernel#177",
+            f"calls/label-out-of-range/{dtype}", "calls", "a label of V: an error or NaN",
+            _problem(dtype), call="label_out_of_range", source="pytorch/pytorch PR 195829",
         )  # fmt: skip
     yield CheckCase(
-        "calls/label-out-of-range", "calls", "a label of V: an error or NaN",
-        _problem(), call="label_out_of_range", source="pytorch/pytorch PR 195829",
-    )  # fmt: skip
-
-    yield CheckCase(
         OWN_KERNEL, "calls", "a kernel of its own runs, no fallback",
-        _problem("bfloat16"), needs_gpu=True,
+        _problem("bfloat16", **_ALIGNED), needs_gpu=True,
     )  # fmt: skip
 
 

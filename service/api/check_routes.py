@@ -11,6 +11,7 @@ from starlette.responses import Response
 from ..contract.catalogue import KernelRow, is_older
 from ..contract.check import CheckRecord
 from ..contract.errors import NotFoundError
+from ..contract.known_faults import explained
 from ..contract.plan import nearest
 from ..contract.words import FAILURES
 from ..store.checks import checks_page, get_check, newest_checks, record_of
@@ -23,6 +24,8 @@ from .problems import problem_docs
 from .records import CheckView, KernelVersionDetail, KnownFailure, MeasuredVersionView
 
 router = APIRouter(prefix="/api/v1", dependencies=READING, tags=["kernels and machines"])
+
+_Check = tuple[CheckRow, CheckRecord]
 
 
 class CheckQuery(PageQuery):
@@ -53,7 +56,7 @@ def get_one_check(
     """A whole check: every case with its outcome, grade and reason."""
     with context.database.reading() as session:
         record = get_check(session, check_id)
-    return tagged(request, record)
+    return tagged(request, explained(record, context.catalogue))
 
 
 @router.get("/kernels/{name}/versions/{version}", responses=problem_docs(404))
@@ -69,8 +72,10 @@ def get_kernel_version(
             entry.version: MeasuredVersionView.model_validate(entry, from_attributes=True)
             for entry in measured_versions(session, name)
         }
-        checks = newest_checks(session, name, version)
+        rows = newest_checks(session, name, version)
         seen = measured.get(version)
+        catalogue = context.catalogue
+        checks = [(check, explained(record_of(check), catalogue)) for check in rows]
         if row is None or not (version in row.versions or seen or checks):
             known = sorted(row.versions) if row else []
             raise NotFoundError(f"there is no {name} {version!r}{nearest(version, known)}")
@@ -78,9 +83,9 @@ def get_kernel_version(
 
 
 def _version_detail(
-    row: KernelRow, version: str, seen: MeasuredVersionView | None, checks: Sequence[CheckRow]
+    row: KernelRow, version: str, seen: MeasuredVersionView | None, checks: Sequence[_Check]
 ) -> KernelVersionDetail:
-    hashes = [hash_ for check in checks if (hash_ := record_of(check).details.get("source_hash"))]
+    hashes = [hash_ for _, record in checks if (hash_ := record.details.get("source_hash"))]
 
     def has(since: str | None) -> bool:
         return since is None or not row.versions or not is_older(version, since)
@@ -94,14 +99,14 @@ def _version_detail(
         dtypes=row.dtypes,
         source_hash=hashes[-1] if hashes else None,
         measured=seen,
-        checks=tuple(CheckView.model_validate(check, from_attributes=True) for check in checks),
+        checks=tuple(CheckView.model_validate(check, from_attributes=True) for check, _ in checks),
         known_failures=tuple(_failures(checks)),
     )
 
 
-def _failures(checks: Sequence[CheckRow]) -> Iterable[KnownFailure]:
-    for check in checks:
-        for case in record_of(check).cases:
+def _failures(checks: Sequence[_Check]) -> Iterable[KnownFailure]:
+    for check, record in checks:
+        for case in record.cases:
             if case.outcome in FAILURES:
                 yield KnownFailure(
                     check_id=check.id,

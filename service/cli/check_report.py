@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from ..contract.check import CaseCheck, CheckRecord, worst_grade
-from ..contract.words import FAILURES, Dtype, Outcome
+from ..contract.check import NEEDS_GPU, CaseCheck, CheckRecord, worst_grade
+from ..contract.words import FAILURES, Dtype, Grade, Outcome
 
 Chosen = Callable[[CaseCheck], bool]
 
@@ -58,17 +58,19 @@ REST: dict[str, Chosen] = {
     "reports": _starts("reports/"),
 }  # fmt: skip
 _LEGEND = """\
-A cell gives the worst grade of the cases behind it: the error over torch's own error in the same
-dtype on the same inputs (torch-naive for gradients, torch-upcast for the loss): `exact` <= 1.1,
-`fair` <= 1.5, `coarse` <= 4, `poor` above. **wrong 2/9**: two of nine answers are defects;
-**fails 2/9**: two raised an error. `-`: the contender says that it cannot do this. `+ -`: some of
-the cases it cannot do. A bf16 or fp16 loss is `poor` by design where it is kept in that dtype.
+A cell gives the worst grade of the cases behind it, with its outputs for `coarse` and `poor`. It is
+the error over torch's own error in the same dtype on the same inputs (torch-naive for gradients,
+torch-upcast for the loss): `exact` <= 1.1, `fair` <= 1.5, `coarse` <= 4, `poor` above.
+**wrong 2/9**: two of nine are defects; **fails 2/9**: two raised an error or took too long.
+`-`: the contender says that it cannot do this. `+ -`: some of the cases it cannot do. A bf16 or fp16
+loss is `poor` by design where it is kept in that dtype.
 """
 
 
 def summary(cases: Sequence[CaseCheck]) -> str:
-    """One cell of a table."""
-    asked = [case for case in cases if case.outcome is not Outcome.UNSUPPORTED]
+    """One cell of a table: failures counted, else the worst grade and the output it is of."""
+    here = [case for case in cases if case.reason != NEEDS_GPU]
+    asked = [case for case in here if case.outcome is not Outcome.UNSUPPORTED]
     if not asked:
         return "-"
     wrong = sum(case.outcome is Outcome.WRONG for case in asked)
@@ -76,10 +78,15 @@ def summary(cases: Sequence[CaseCheck]) -> str:
     failed += sum(case.outcome is Outcome.OUT_OF_MEMORY for case in asked)
     parts = [f"**wrong {wrong}/{len(asked)}**"] if wrong else []
     parts += [f"**fails {failed}/{len(asked)}**"] if failed else []
-    if not parts:
-        grade = worst_grade(case.grade for case in asked)
-        parts = [grade.value if grade else "ok"]
-    return ", ".join(parts) + (" + -" if len(asked) < len(cases) else "")
+    return (", ".join(parts) or _worst(asked)) + (" + -" if len(asked) < len(here) else "")
+
+
+def _worst(cases: Sequence[CaseCheck]) -> str:
+    grade = worst_grade(case.grade for case in cases)
+    if grade not in (Grade.COARSE, Grade.POOR):
+        return grade.value if grade else "ok"
+    outputs = [case.worst_output for case in cases if case.grade is grade and case.worst_output]
+    return f"{grade.value} ({', '.join(sorted(set(outputs)))})" if outputs else grade.value
 
 
 def _table(records: Sequence[CheckRecord], columns: dict[str, Chosen]) -> Iterable[str]:
@@ -101,21 +108,31 @@ def _counts(records: Sequence[CheckRecord]) -> Iterable[str]:
 
 
 def _faults(records: Sequence[CheckRecord]) -> Iterable[str]:
-    """What is not right, each reason once with the cases that show it."""
-    for record in records:
-        reasons: dict[str, list[CaseCheck]] = {}
-        for case in record.cases:
-            if case.outcome in FAILURES or case.outcome is Outcome.OUT_OF_MEMORY:
-                reasons.setdefault(case.known_fault or case.reason or "", []).append(case)
-        if not reasons:
-            continue
-        yield f"\n**{record.contender}**\n"
-        for reason, cases in reasons.items():
-            names = ", ".join(f"`{case.case}`" for case in cases[:4])
-            more = f" and {len(cases) - 4} more" if len(cases) > 4 else ""
-            first = cases[0]
-            seen = f" Seen: {_one_line(first.reason)}." if first.known_fault else ""
-            yield f"- {first.outcome.value}: {_one_line(reason)}.{seen} ({names}{more})"
+    """What is not right: for each kernel, each reason once, with the contenders it was seen in."""
+    kernels = dict.fromkeys(record.contender.kernel for record in records)
+    for kernel in kernels:
+        reasons: dict[tuple[str, str], list[tuple[str, CaseCheck]]] = {}
+        for record in records:
+            if record.contender.kernel != kernel:
+                continue
+            for case in record.cases:
+                if case.outcome in FAILURES or case.outcome is Outcome.OUT_OF_MEMORY:
+                    key = (case.outcome.value, case.known_fault or _one_line(case.reason))
+                    reasons.setdefault(key, []).append((record.contender.text, case))
+        if reasons:
+            yield f"\n**{kernel}**\n"
+        for (outcome, reason), seen in reasons.items():
+            first = seen[0][1]
+            example = f" Seen: {_one_line(first.reason)}." if first.known_fault else ""
+            ids = _few([f"`{case.case}`" for _, case in seen])
+            who = _few([text for text, _ in seen], most=40)
+            yield f"- {outcome}: {reason}.{example} In {ids}; {who}."
+
+
+def _few(words: Iterable[str], most: int = 4) -> str:
+    """The first of some words, each once, and how many more there are."""
+    once = list(dict.fromkeys(words))
+    return ", ".join(once[:most]) + (f" and {len(once) - most} more" if len(once) > most else "")
 
 
 def _one_line(text: str | None) -> str:
@@ -170,7 +187,7 @@ def report_of(records: Sequence[CheckRecord], today: datetime | None = None) -> 
         lines += ["### Options", "", *_table(answered, OPTIONS), ""]
         lines += ["### Dtypes, sizes, ways of calling", "", *_table(answered, REST), ""]
         lines += ["### Cases by result", "", *_counts(answered), ""]
-        lines += ["### What is not right", *(_faults(answered) or ["", "Nothing."]), ""]
+        lines += ["### What is not right", *(list(_faults(answered)) or ["", "Nothing."]), ""]
         refused = list(_refused(mine))
         if refused:
             lines += ["### What cannot run here", "", *refused, ""]

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from packaging.version import InvalidVersion, Version
 
 from ..contract.catalogue import Catalogue
 from ..contract.check import CaseCheck, CheckRecord
 from ..contract.contender import Contender
 from ..contract.errors import InvalidRequestError
+from ..contract.known_faults import explained
 from ..contract.plan import expand_contender, refuse
 from ..contract.words import FAILURES, Outcome
 from ..settings import Settings
@@ -55,9 +57,11 @@ def check(
     """
     from lossbench.kernels.checks.grid import GRID
     from lossbench.worker.grid_runner import GridRunner
+    from lossbench.worker.known_contenders import own_catalogue
 
     settings = Settings()
-    contenders = _contenders(names, settings)
+    catalogue = own_catalogue(settings)
+    contenders = _contenders(names, catalogue)
     patterns = case or ["*"]
     cases = [
         c
@@ -69,11 +73,12 @@ def check(
     database = _open(settings) if save else None
     found = []
     with GridRunner(settings, gpu, jobs or 2) as runner:
-        for record in runner.run(contenders, cases, _progress):
-            found.append(record)
+        for made in runner.run(contenders, cases, _progress):
             if database is not None:
                 with database.transaction() as session:
-                    insert_check(session, record)
+                    insert_check(session, made)
+            record = explained(made, catalogue)
+            found.append(record)
             if not as_json:
                 print_check(record)
     if database is not None:
@@ -97,11 +102,8 @@ def is_unexplained(case: CaseCheck) -> bool:
     return case.outcome in FAILURES and case.known_fault is None
 
 
-def _contenders(names: Sequence[str], settings: Settings) -> list[Contender]:
+def _contenders(names: Sequence[str], catalogue: Catalogue) -> list[Contender]:
     """Exact contenders of the names; `all` is the newest of every kernel."""
-    from lossbench.worker.known_contenders import own_catalogue
-
-    catalogue: Catalogue = own_catalogue(settings)
     texts = split_contenders(names)
     if EVERYTHING in texts:
         texts = [*catalogue.kernels, *(text for text in texts if text != EVERYTHING)]
@@ -160,6 +162,16 @@ def _row(case: CaseCheck) -> tuple[object, ...]:
     return (case.case, case.result, case.worst_output or "", error, ratio, why)
 
 
+def _place(record: CheckRecord, order: list[str]) -> tuple[int, Version, str]:
+    """Where a record stands in the page: as in the catalogue, older releases first."""
+    kernel = record.contender.kernel
+    try:
+        version = Version(record.contender.version or "0")
+    except InvalidVersion:
+        version = Version("0")
+    return (order.index(kernel) if kernel in order else len(order), version, kernel)
+
+
 def report(
     output: Annotated[
         Path | None, typer.Option(help="File to write; else standard output.")
@@ -169,9 +181,15 @@ def report(
 
     Example: `lossbench kernels report --output contenders.md`
     """
-    database = _open(Settings())
+    from lossbench.worker.known_contenders import own_catalogue
+
+    settings = Settings()
+    catalogue, database = own_catalogue(settings), _open(settings)
     with database.reading() as session:
-        text = report_of([record_of(row) for row in newest_checks(session)])
+        records = [explained(record_of(row), catalogue) for row in newest_checks(session)]
+    order = list(catalogue.kernels)
+    records.sort(key=lambda record: _place(record, order))
+    text = report_of(records)
     if output is None:
         sys.stdout.write(text)
     else:

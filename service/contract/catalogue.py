@@ -96,6 +96,7 @@ class KernelRow(_Row):
     name: str
     summary: str
     origin: str
+    build: str = ""
     package: str | None = None
     versions: tuple[str, ...] = ()
     twins: dict[str, str] = {}
@@ -158,12 +159,26 @@ class PresetRow(_Row):
     source: str = ""
 
 
+class KnownFaultRow(_Row):
+    """A known fault: in which cases of the correctness grid it shows, and where it was reported."""
+
+    kernel: str
+    what: str
+    source: str
+    cases: tuple[str, ...]
+    since: str | None = None
+    before: str | None = None
+    when: dict[str, ParamValue] = {}
+    device: str | None = None
+
+
 class Catalogue(_Row):
-    """All kernels and model presets, by name."""
+    """All kernels, model presets by name, and the known faults."""
 
     kernels: dict[str, KernelRow]
     presets: dict[str, PresetRow]
     inputs_and_outputs: tuple[Term, ...] = ()
+    known_faults: tuple[KnownFaultRow, ...] = ()
 
 
 def with_offers(shipped: Catalogue, offers: Sequence[Mapping[str, Any]]) -> Catalogue:

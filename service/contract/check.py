@@ -11,6 +11,8 @@ from .words import Dtype, Grade, Outcome
 
 CHECK_VERSION = 1
 """Changes when the grid or its rules change: checks of different versions are not compared."""
+NEEDS_GPU = "this case needs a GPU"
+"""Reason of a case that no contender is asked on a CPU."""
 
 _GRADE_ORDER = {grade: place for place, grade in enumerate(Grade)}
 
