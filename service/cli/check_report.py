@@ -62,8 +62,8 @@ A cell gives the worst grade of the cases behind it, with its outputs for `coars
 the error over torch's own error in the same dtype on the same inputs (torch-naive for gradients,
 torch-upcast for the loss): `exact` <= 1.1, `fair` <= 1.5, `coarse` <= 4, `poor` above.
 **wrong 2/9**: two of nine are defects; **fails 2/9**: two raised an error or took too long.
-`-`: the contender says that it cannot do this. `+ -`: some of the cases it cannot do. A bf16 or fp16
-loss is `poor` by design where it is kept in that dtype.
+`-`: the contender says that it cannot do this. `+ -`: some of the cases it cannot do. A bf16 or
+fp16 loss is `poor` by design where it is kept in that dtype.
 """
 
 
