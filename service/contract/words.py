@@ -63,6 +63,15 @@ class Grade(StrEnum):
     POOR = "poor"
 
 
+class Verdict(StrEnum):
+    """What a comparison says about the candidate's time against the base's."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    NO_DIFFERENCE = "no_difference"
+    INCONCLUSIVE = "inconclusive"
+
+
 class JobState(StrEnum):
     """Life of a job."""
 

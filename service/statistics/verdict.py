@@ -15,13 +15,13 @@ How often each verdict is wrong is simulated in tests/simulation, for five kinds
 
 import math
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contract.words import Verdict
 from .student_t import quantile
 
 LOOKS = (3, 8, 12, 16, 20, 24)
@@ -49,15 +49,6 @@ LARGEST_LOG_RATIO = 20.0
 _DEVIATION_STEPS = 241
 _HALVINGS = 26
 _NO_DEVIATION = LEAST_DEVIATION / 1000
-
-
-class Verdict(StrEnum):
-    """What a comparison says about the contender's time."""
-
-    SLOWER = "slower"
-    FASTER = "faster"
-    NO_DIFFERENCE = "no_difference"
-    INCONCLUSIVE = "inconclusive"
 
 
 class Decision(NamedTuple):

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from ..contract.words import CellState, Grade, JobKind, JobState, LotState, Outcome, Pass
+from ..contract.words import CellState, Grade, JobKind, JobState, LotState, Outcome, Pass, Verdict
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -338,6 +338,60 @@ class CheckRow(Base):
     ended_at: Mapped[datetime]
     counts: Mapped[dict[str, Any]]
     record: Mapped[dict[str, Any]] = mapped_column(deferred=True)
+
+
+class ComparisonRow(Base):
+    """Two contenders measured in turns on one case until a verdict; `ratio` is candidate / base."""
+
+    __tablename__ = "comparisons"
+    __table_args__ = (
+        _one_of("verdict", Verdict, "verdict"),
+        _one_of("pass", Pass, "pass"),
+        sa.CheckConstraint("processes >= 1", name="processes"),
+        sa.Index("ix_comparisons_base_candidate_case_text", "base", "candidate", "case_text"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[str | None] = mapped_column(sa.ForeignKey("jobs.id"), index=True)
+    base: Mapped[str]
+    candidate: Mapped[str]
+    case_text: Mapped[str]
+    pass_: Mapped[str] = mapped_column("pass")
+    verdict: Mapped[str]
+    reason: Mapped[str | None]
+    ratio: Mapped[float | None]
+    ratio_low: Mapped[float | None]
+    ratio_high: Mapped[float | None]
+    detectable_effect: Mapped[float | None]
+    processes: Mapped[int]
+    looks: Mapped[int]
+    log_ratios: Mapped[list[Any]]
+    base_run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("runs.id"))
+    candidate_run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("runs.id"))
+    environment_id: Mapped[str] = mapped_column(sa.ForeignKey("environments.id"))
+    protocol_version: Mapped[int]
+    measured_at: Mapped[datetime]
+
+
+class DeviceProofRow(Base):
+    """What a device showed that it can tell apart: at a start, by `doctor --measure`, or a pool."""
+
+    __tablename__ = "device_proofs"
+    __table_args__ = (
+        sa.CheckConstraint("kind IN ('self_test', 'doctor', 'pool')", name="kind"),
+        sa.Index(
+            "ix_device_proofs_device_uuid_hash_measured_at", "device_uuid_hash", "measured_at"
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    device_name: Mapped[str]
+    device_uuid_hash: Mapped[str]
+    environment_id: Mapped[str] = mapped_column(sa.ForeignKey("environments.id"))
+    passed: Mapped[bool]
+    measured_at: Mapped[datetime]
+    record: Mapped[dict[str, Any]]
 
 
 class EventRow(Base):
