@@ -4,68 +4,35 @@ DBOS keeps its own tables in the same database (schema `dbos` on PostgreSQL, pla
 none of ours may carry one of their names.
 """
 
-from datetime import UTC, datetime
-from enum import StrEnum
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from ..contract.words import CellState, Grade, JobKind, JobState, LotState, Outcome, Pass, Verdict
+from ..contract.words import CellState, Grade, JobKind, JobState, LotState, Outcome, Pass
+from .base import AutoId, Base, UtcDateTime, one_of
+from .evidence_models import CheckRow, ComparisonRow, DeviceProofRow
 
-NAMING = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-    "pk": "pk_%(table_name)s",
-}
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """A point in time: tz-aware in Python, UTC in the database. Zone-less values are refused."""
-
-    impl = sa.DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To UTC; SQLite, which has no zones, stores the UTC wall time."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError("a time without zone cannot be stored")
-        value = value.astimezone(UTC)
-        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Back to a tz-aware UTC time."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class Base(DeclarativeBase):
-    """Declarative base with named constraints, which migrations need."""
-
-    metadata = sa.MetaData(naming_convention=NAMING)
-    type_annotation_map = {
-        datetime: UtcDateTime(),
-        dict[str, Any]: sa.JSON(),
-        list[Any]: sa.JSON(),
-        str: sa.Text(),
-        int: sa.BigInteger(),
-        float: sa.Double(),
-    }
-
-
-def _one_of(column: str, words: type[StrEnum], name: str) -> sa.CheckConstraint:
-    allowed = ", ".join(f"'{word.value}'" for word in words)
-    return sa.CheckConstraint(f"{column} IN ({allowed})", name=name)
-
-
-AutoId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+__all__ = [
+    "Base",
+    "CellLogRow",
+    "CellRow",
+    "CheckRow",
+    "ComparisonRow",
+    "DeviceProofRow",
+    "EnvironmentRow",
+    "EventRow",
+    "IdempotencyRow",
+    "JobRow",
+    "LotRow",
+    "OutputErrorRow",
+    "RunRow",
+    "SampleRow",
+    "TokenRow",
+    "UtcDateTime",
+    "WorkerRow",
+]
 
 
 class JobRow(Base):
@@ -73,8 +40,8 @@ class JobRow(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        _one_of("kind", JobKind, "kind"),
-        _one_of("state", JobState, "state"),
+        one_of("kind", JobKind, "kind"),
+        one_of("state", JobState, "state"),
         sa.CheckConstraint("priority BETWEEN 1 AND 9", name="priority"),
         sa.CheckConstraint("cells_total >= 0", name="cells_total"),
         sa.Index("ix_jobs_state_created_at", "state", "created_at"),
@@ -106,7 +73,7 @@ class LotRow(Base):
 
     __tablename__ = "lots"
     __table_args__ = (
-        _one_of("state", LotState, "state"),
+        one_of("state", LotState, "state"),
         sa.UniqueConstraint("job_id", "position"),
         sa.CheckConstraint("attempt >= 1", name="attempt"),
         sa.Index("ix_lots_state_worker_id", "state", "worker_id"),
@@ -131,9 +98,9 @@ class CellRow(Base):
 
     __tablename__ = "job_cells"
     __table_args__ = (
-        _one_of("state", CellState, "state"),
-        _one_of("outcome", Outcome, "outcome"),
-        _one_of("pass", Pass, "pass"),
+        one_of("state", CellState, "state"),
+        one_of("outcome", Outcome, "outcome"),
+        one_of("pass", Pass, "pass"),
         sa.UniqueConstraint("job_id", "position"),
         sa.CheckConstraint("(state = 'done') = (outcome IS NOT NULL)", name="done_has_outcome"),
         sa.CheckConstraint("outcome <> 'ok' OR run_id IS NOT NULL", name="ok_has_run"),
@@ -195,9 +162,9 @@ class RunRow(Base):
 
     __tablename__ = "runs"
     __table_args__ = (
-        _one_of("outcome", Outcome, "outcome"),
-        _one_of("pass", Pass, "pass"),
-        _one_of("grade", Grade, "grade"),
+        one_of("outcome", Outcome, "outcome"),
+        one_of("pass", Pass, "pass"),
+        one_of("grade", Grade, "grade"),
         sa.CheckConstraint("outcome = 'ok' OR reason IS NOT NULL", name="reason"),
         sa.CheckConstraint("latency_ms IS NULL OR latency_ms > 0", name="latency_ms"),
         sa.CheckConstraint("processes >= 1", name="processes"),
@@ -312,86 +279,6 @@ class WorkerRow(Base):
     """Catalogue rows, by name, of what it offers beyond the shipped catalogue."""
 
     environment: Mapped[EnvironmentRow | None] = relationship()
-
-
-class CheckRow(Base):
-    """One check of a contender on a device: counts as columns, the whole record read on demand."""
-
-    __tablename__ = "checks"
-    __table_args__ = (
-        sa.CheckConstraint("device_type IN ('cpu', 'cuda')", name="device_type"),
-        sa.CheckConstraint("ended_at >= started_at", name="time_order"),
-        sa.Index("ix_checks_kernel_version_started_at", "kernel", "version", "started_at"),
-    )
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    kernel: Mapped[str] = mapped_column(index=True)
-    version: Mapped[str | None]
-    contender: Mapped[str]
-    params_text: Mapped[str]
-    device_type: Mapped[str]
-    device_name: Mapped[str]
-    hardware_fingerprint: Mapped[str]
-    software_fingerprint: Mapped[str]
-    interpreted: Mapped[bool]
-    started_at: Mapped[datetime]
-    ended_at: Mapped[datetime]
-    counts: Mapped[dict[str, Any]]
-    record: Mapped[dict[str, Any]] = mapped_column(deferred=True)
-
-
-class ComparisonRow(Base):
-    """Two contenders measured in turns on one case until a verdict; `ratio` is candidate / base."""
-
-    __tablename__ = "comparisons"
-    __table_args__ = (
-        _one_of("verdict", Verdict, "verdict"),
-        _one_of("pass", Pass, "pass"),
-        sa.CheckConstraint("processes >= 1", name="processes"),
-        sa.Index("ix_comparisons_base_candidate_case_text", "base", "candidate", "case_text"),
-    )
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    job_id: Mapped[str | None] = mapped_column(sa.ForeignKey("jobs.id"), index=True)
-    base: Mapped[str]
-    candidate: Mapped[str]
-    case_text: Mapped[str]
-    pass_: Mapped[str] = mapped_column("pass")
-    verdict: Mapped[str]
-    reason: Mapped[str | None]
-    ratio: Mapped[float | None]
-    ratio_low: Mapped[float | None]
-    ratio_high: Mapped[float | None]
-    detectable_effect: Mapped[float | None]
-    processes: Mapped[int]
-    looks: Mapped[int]
-    log_ratios: Mapped[list[Any]]
-    base_run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("runs.id"))
-    candidate_run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("runs.id"))
-    environment_id: Mapped[str] = mapped_column(sa.ForeignKey("environments.id"))
-    protocol_version: Mapped[int]
-    measured_at: Mapped[datetime]
-
-
-class DeviceProofRow(Base):
-    """What a device showed that it can tell apart: at a start, by `doctor --measure`, or a pool."""
-
-    __tablename__ = "device_proofs"
-    __table_args__ = (
-        sa.CheckConstraint("kind IN ('self_test', 'doctor', 'pool')", name="kind"),
-        sa.Index(
-            "ix_device_proofs_device_uuid_hash_measured_at", "device_uuid_hash", "measured_at"
-        ),
-    )
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    kind: Mapped[str]
-    device_name: Mapped[str]
-    device_uuid_hash: Mapped[str]
-    environment_id: Mapped[str] = mapped_column(sa.ForeignKey("environments.id"))
-    passed: Mapped[bool]
-    measured_at: Mapped[datetime]
-    record: Mapped[dict[str, Any]]
 
 
 class EventRow(Base):
