@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lossbench.kernels.presets import LIGER, PRESETS, TRANSFORMERS, UNVERIFIED
+from lossbench.kernels.presets import LIGER, LITGPT, PRESETS, TRANSFORMERS
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from lossbench.kernels.presets import LIGER, PRESETS, TRANSFORMERS, UNVERIFIED
         ("llama-3-8b", 4096, 128256, {}, LIGER),
         ("gemma-2-2b", 2304, 256000, {"softcap": 30.0}, TRANSFORMERS),
         ("command-r", 8192, 256000, {"logit_scale": 0.0625}, TRANSFORMERS),
-        ("phi-2", 2560, 51200, {"bias": True}, UNVERIFIED),
+        ("phi-2", 2560, 51200, {"bias": True}, LITGPT),
         ("gpt-oss-20b", 2880, 201088, {}, TRANSFORMERS),
     ],
 )
