@@ -63,6 +63,10 @@ format: $(DEV_STAMP) ## rewrite the code as the linter wants it
 docs: $(DEV_STAMP) ## write the generated pages of docs/reference anew
 	$(BIN)/python docs/generate.py
 
+.PHONY: figures
+figures: $(DEV_STAMP) ## print how often verdicts are wrong, simulated (half a minute)
+	$(BIN)/python -P tests/simulation/figures.py
+
 .PHONY: venv
 venv: $(DEV_STAMP) ## only set up .venv, with everything that tests need
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from .api.errors import problem_name
 from .api.records import Comparison, DryRun, KernelView, MachineView, Retried
 from .contract import errors
+from .contract.comparison import ComparisonView
 from .contract.errors import Fault, InvalidRequestError, LossbenchError, SetupError
 from .contract.job import JobRequest
 from .contract.result import CellView, JobView, Result
@@ -142,6 +143,11 @@ class LossbenchClient:
         """Results that match, page after page. `pass_` stands for the filter `pass`."""
         return self._paged(Result, "/results", _query(filters))
 
+    def nvbench(self, result_id: str) -> dict[str, Any]:
+        """A result in the form of NVBench's JSON files."""
+        found: dict[str, Any] = self._json("GET", f"/results/{_part(result_id)}/nvbench")
+        return found
+
     def compare(
         self, base: str, candidates: Sequence[str], **filters: Value | Sequence[Value] | None
     ) -> Comparison:
@@ -154,6 +160,10 @@ class LossbenchClient:
             more = self._send(Comparison, "GET", "/compare", {**query, "cursor": cursor})
             rows, cursor = [*rows, *more.items], more.next_cursor
         return found.model_copy(update={"items": tuple(rows), "next_cursor": None})
+
+    def comparisons(self, **filters: Value | Sequence[Value] | None) -> Iterator[ComparisonView]:
+        """Comparisons that match, newest first. `pass_` stands for the filter `pass`."""
+        return self._paged(ComparisonView, "/comparisons", _query(filters))
 
     def page_answers(self, path: str) -> bool:
         """Whether the page at this path, such as `/jobs/ID`, is served whole."""

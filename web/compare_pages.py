@@ -10,7 +10,7 @@ from lossbench.service.api.dependencies import may_read
 from lossbench.service.api.records import CandidateCell, CandidateSummary, Side
 from lossbench.service.contract.errors import Fault, UnknownNameError
 from lossbench.service.contract.result import CellView
-from lossbench.service.contract.words import Pass
+from lossbench.service.contract.words import JobKind, Pass
 from lossbench.service.plots import text
 from lossbench.service.store.results import ResultFilter
 
@@ -78,6 +78,8 @@ def _names(shown: JobCells) -> list[str]:
 def _sides(shown: JobCells, base: str, cand: str) -> tuple[str, str]:
     names = _names(shown)
     usual = shown.request.baseline.text
+    # a compare job names its base first
+    usual = names[0] if shown.job.kind is JobKind.COMPARE else usual
     base = base or (usual if usual in names else names[0])
     cand = cand or next((name for name in names if name != base), base)
     return _known(shown, base, "/base"), _known(shown, cand, "/cand")

@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from lossbench.service.plots import text, theme
+from lossbench.service.plots import text, theme, verdicts
 from lossbench.service.plots.error import OUTPUT_WORDS
 from lossbench.service.plots.panels import PASS_WORDS
 
@@ -34,6 +34,13 @@ STATUS_WORDS: Mapping[str, str] = {
 }
 
 GRADE_GLYPHS: Mapping[str, str] = {"exact": "●", "fair": "■", "coarse": "▲", "poor": "✕"}
+VERDICT_GLYPHS: Mapping[str, str] = {
+    "faster": "▼",
+    "slower": "▲",
+    "no_difference": "=",
+    "inconclusive": "?",
+    "not_measured": "",
+}
 TREND_GLYPHS: Mapping[str, str] = {"faster": "▼", "slower": "▲"}
 """Down is less time."""
 
@@ -108,6 +115,10 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "words": lambda word: STATUS_WORDS.get(str(word), str(word)),
     "grade_glyph": lambda word: GRADE_GLYPHS.get(str(word), ""),
     "trend_glyph": lambda word: TREND_GLYPHS.get(str(word), ""),
+    "verdict_glyph": lambda word: VERDICT_GLYPHS.get(str(word), ""),
+    "verdict_words": lambda word: verdicts.VERDICT_WORDS.get(word, str(word)),
+    "percent": verdicts.percent,
+    "fine_ratio": verdicts.fine_ratio,
     "pass_words": lambda word: PASS_WORDS[word],
     "colour": theme.colour,
     "breakable": breakable,

@@ -11,11 +11,18 @@ from lossbench.service.api.dependencies import Submitter, limit_writes, may_read
 from lossbench.service.api.records import DryRun
 from lossbench.service.api.submission import Sender
 from lossbench.service.contract.errors import InvalidRequestError
+from lossbench.service.contract.job import JobRequest
 from lossbench.service.contract.result import CellView, JobView, Result
 from lossbench.service.contract.words import RETRIED, Dtype, Pass, Recipe
 from lossbench.service.plots import figure, gaps_of, text
 from lossbench.service.plots.markdown import job_markdown
 from lossbench.service.plots.report import report_tables
+from lossbench.service.plots.verdicts import (
+    VerdictRow,
+    compared,
+    verdict_markdown,
+    verdict_rows,
+)
 from lossbench.service.store.workers import live_machines
 
 from .command import submit_command
@@ -150,7 +157,8 @@ def _facts(shown: JobPage) -> dict[str, Any]:
     request = shown.request
     return {
         "baseline": request.baseline.text,
-        "processes": request.processes,
+        "processes": _processes(request),
+        "kind": request.kind.value,
         "environments": shown.environments,
         "log": shown.log,
         "newest_event": shown.newest_event,
@@ -160,6 +168,12 @@ def _facts(shown: JobPage) -> dict[str, Any]:
     }
 
 
+def _processes(request: JobRequest) -> str:
+    if request.is_comparison:
+        return f"{request.least_processes} to {request.max_processes}"
+    return str(request.processes)
+
+
 def _took(job: JobView) -> float | None:
     if job.started_at is None or job.ended_at is None:
         return None
@@ -167,7 +181,7 @@ def _took(job: JobView) -> float | None:
 
 
 def _no_report() -> dict[str, Any]:
-    return {"tables": (), "figures": (), "markdown": "", "command": ""}
+    return {"tables": (), "figures": (), "markdown": "", "command": "", "verdicts": ()}
 
 
 def _report(shown: JobPage) -> dict[str, Any]:
@@ -176,9 +190,22 @@ def _report(shown: JobPage) -> dict[str, Any]:
     gaps = gaps_of(shown.cells)
     results = shown.results
     figures = [(name, figure(name, results, gaps), label) for name, label in FIGURE_LABELS.items()]
+    markdown = job_markdown(shown.job, tables, command)
+    verdicts = _verdicts(shown)
+    if verdicts:
+        sides = [contender.text for contender in shown.request.contenders]
+        markdown = f"{verdict_markdown(sides[0], sides[1], verdicts)}\n\n{markdown}"
     return {
         "tables": tables,
+        "verdicts": verdicts,
         "figures": figures if results else [],
-        "markdown": job_markdown(shown.job, tables, command),
+        "markdown": markdown,
         "command": command,
     }
+
+
+def _verdicts(shown: JobPage) -> list[VerdictRow]:
+    """Rows of a compare job; no other kind has any."""
+    if not shown.request.is_comparison:
+        return []
+    return verdict_rows(compared(shown.pairs, shown.comparisons))

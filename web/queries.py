@@ -7,9 +7,11 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from lossbench.service.contract.comparison import ComparisonView
 from lossbench.service.contract.job import JobRequest
 from lossbench.service.contract.result import CellView, JobView, Result
-from lossbench.service.contract.words import JobState, LotState
+from lossbench.service.contract.words import JobKind, JobState, LotState
+from lossbench.service.store.comparisons import comparisons_of_job
 from lossbench.service.store.events import last_log_lines, newest_event_id
 from lossbench.service.store.jobs import get_job, list_cells, list_jobs
 from lossbench.service.store.models import EnvironmentRow, JobRow, RunRow, WorkerRow
@@ -89,6 +91,8 @@ class JobPage:
     newest_event: int
     machines: Sequence[WorkerRow]
     """Workers that measure its lots now."""
+    comparisons: Sequence[ComparisonView]
+    """Newest of each case and pass, of a compare job."""
 
     @property
     def cells(self) -> list[CellView]:
@@ -121,6 +125,7 @@ def job_page(session: Session, job_id: str) -> JobPage:
         log=[] if job.state is JobState.QUEUED else last_log_lines(session, job_id, LOG_LINES),
         newest_event=newest,
         machines=_machines(session, row) if job.state is JobState.RUNNING else [],
+        comparisons=comparisons_of_job(session, job_id) if job.kind is JobKind.COMPARE else [],
     )
 
 

@@ -16,22 +16,18 @@ from lossbench.service.contract.run import (
     RunRecord,
     SampleBlock,
 )
-from lossbench.service.contract.words import Arm, Dtype, Flag, Outcome
+from lossbench.service.contract.words import Arm, Dtype, Outcome
 from lossbench.service.statistics.grade import error_ratio, judge
 from lossbench.service.statistics.summary import (
-    is_noisy,
     ratio_interval,
     spread,
     summarise,
     visit_log_ratio,
-    visits_differ,
 )
 
+from .flags import flags_of
 from .order import CaseOrder, CellFindings, CellOrder, CellResult, Ending
 
-LOW_N = 20
-LAUNCH_BOUND_MS = 0.2
-SUSPECT_FLOOR_RATIO = 0.97
 Visits = dict[int, list[list[float]]]
 
 
@@ -71,13 +67,41 @@ def assemble(
         measurement=measurement,
         memory=memory,
         errors=errors,
-        flags=tuple(_flags(found, measurement, memory, occasion.environment)),
-        details=dict(found.provenance),
+        flags=tuple(flags_of(order, cell, found, (measurement, memory), occasion.environment)),
+        details=_details(found),
         worker_id=occasion.worker_id,
         started_at=occasion.started_at,
         ended_at=occasion.ended_at,
     )
     return CellResult(cell.number, outcome, reason, record, found.log)
+
+
+def outcome_of(
+    order: CaseOrder, found: CellFindings, ending: Ending | None
+) -> tuple[Outcome, str | None]:
+    """How a cell ends, as far as its findings go."""
+    if ending is not None:
+        return ending.outcome, ending.reason
+    return _judged(found, _errors(found, order.case.dtype))
+
+
+def _details(found: CellFindings) -> dict[str, Any]:
+    """Facts of this run only: files and kernels that ran, choices, clocks, where the time went."""
+    taken = found.vitals
+    check = found.check or {}
+    facts = {
+        "kernels": check.get("kernels"),
+        "device_used_bytes": (check.get("memory") or {}).get("device_used_bytes"),
+        "autotune": {p: signs["autotune"] for p, signs in taken.items() if signs.get("autotune")},
+        "visit_clock_mhz": {
+            process: clocks
+            for process, signs in taken.items()
+            if any(clocks := signs.get("visit_clock_mhz") or [])
+        },
+        "throttle_s": sum(signs.get("throttle_s", 0.0) for signs in taken.values()),
+        "wall_s": {name: round(seconds, 3) for name, seconds in found.wall_s.items()},
+    }
+    return {**found.provenance, **{name: fact for name, fact in facts.items() if fact}}
 
 
 def _judged(found: CellFindings, errors: ErrorReport | None) -> tuple[Outcome, str | None]:
@@ -193,42 +217,7 @@ def _blocks(arm: Arm, visits: Visits) -> Sequence[SampleBlock]:
 
 def _memory(found: CellFindings) -> MemoryReport | None:
     numbers = (found.check or {}).get("memory")
-    return MemoryReport.model_validate(numbers) if numbers else None
-
-
-def _flags(
-    found: CellFindings,
-    measurement: Measurement | None,
-    memory: MemoryReport | None,
-    environment: Environment,
-) -> list[Flag]:
-    arms = (found.visits, found.baseline_visits, found.floor_visits)
-    facts = {
-        Flag.CPU: environment.device_type == "cpu",
-        Flag.INTERPRETED: found.interpreted,
-        Flag.GRADIENTS_IN_FORWARD: found.gradients_in_forward,
-        Flag.NOT_STEADY: not found.steady,
-        Flag.COMPILE_IN_TIMING: any(taken["compiled"] for taken in found.vitals.values()),
-        Flag.NOISY: any(visits_differ(made) for arm in arms for made in arm.values()),
-        Flag.MEMORY_NONDETERMINISTIC: memory is not None and not memory.repeats_equal,
-        Flag.ALLOC_RETRY: memory is not None and memory.alloc_retries > 0,
-    }
-    flags = {flag for flag, holds in facts.items() if holds}
-    flags |= {Flag(word) for taken in found.vitals.values() for word in taken["flags"]}
-    if measurement is not None:
-        flags |= _timing_flags(measurement, environment)
-    return sorted(flags)
-
-
-def _timing_flags(measurement: Measurement, environment: Environment) -> set[Flag]:
-    flags = set()
-    if measurement.latency.n < LOW_N:
-        flags.add(Flag.LOW_N)
-    if is_noisy(measurement.latency):
-        flags.add(Flag.NOISY)
-    if environment.device_type == "cuda" and measurement.latency.median_ms < LAUNCH_BOUND_MS:
-        flags.add(Flag.LAUNCH_BOUND)
-    floor = measurement.floor_ratio
-    if floor is not None and floor.value < SUSPECT_FLOOR_RATIO:
-        flags.add(Flag.SUSPECT)
-    return flags
+    if not numbers:
+        return None
+    known = MemoryReport.model_fields
+    return MemoryReport.model_validate({name: n for name, n in numbers.items() if name in known})

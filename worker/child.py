@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -60,6 +61,7 @@ class Child:
         import torch
 
         from .bench import CaseBench
+        from .disturbances import CompileWatch, RetryWatch
         from .vitals import VitalsSampler
 
         self._torch, self._bench_class = torch, CaseBench
@@ -68,7 +70,7 @@ class Child:
         self.vitals = VitalsSampler()
         self._bench: Any = None
         self._checker: Any = None
-        self._compiled = 0
+        self._compiled, self._retries = CompileWatch(), RetryWatch()
         torch.set_float32_matmul_precision("highest")
 
     @property
@@ -96,23 +98,25 @@ class Child:
                 return {}
             case Warm():
                 arm = self.bench.arms[command.arm]
-                steady = warm_up(arm, self.bench.stopwatch, command.least_s)
+                self.vitals.start()
+                settled = self.vitals.is_steady
+                steady = warm_up(arm, self.bench.stopwatch, command.least_s, settled=settled)
                 return {"steady": steady}
             case MakeVisit():
                 self.vitals.start()
+                began_s = time.monotonic()
                 visit = make_visit(self.bench.arms[command.arm], self.bench.stopwatch)
-                return {"latency_ms": visit.latency_ms, "host_ms": visit.host_ms}
+                return {
+                    "latency_ms": visit.latency_ms,
+                    "host_ms": visit.host_ms,
+                    "clock_mhz": self.vitals.clock_since(began_s),
+                }
             case Check():
                 return dict(self.bench.check(command.arm, command.only_bits))
             case CheckGridCase():
                 return self._grid(command)
             case ReadVitals():
-                signs = self.vitals.stop()
-                return {
-                    **vars(signs),
-                    "flags": signs.flags(),
-                    "compiled": self._compiled_since(),
-                }
+                return self._read_vitals()
             case Release():
                 self._release()
                 return {}
@@ -132,12 +136,19 @@ class Child:
             self._release()
         return dict(found.model_dump(mode="json"))
 
-    def _compiled_since(self) -> int:
-        """Graphs that torch.compile has made since the last call."""
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        count = int(dynamo.counters["stats"]["unique_graphs"]) if dynamo else 0
-        fresh, self._compiled = count - self._compiled, count
-        return fresh
+    def _read_vitals(self) -> dict[str, Any]:
+        """What the device did since the last reading, and what disturbed the timing."""
+        from .disturbances import autotune_choices
+
+        signs = self.vitals.stop()
+        retries = self._retries.since_last()
+        return {
+            **vars(signs),
+            "flags": [*signs.flags(), *(["alloc_retry"] if retries else [])],
+            "throttle_s": signs.throttle_s(),
+            "compiled": self._compiled.since_last(),
+            "autotune": autotune_choices(),
+        }
 
     def _release(self) -> None:
         self._bench = None

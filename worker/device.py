@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from lossbench.service.contract.errors import MissingPackageError, SetupError
 from lossbench.service.contract.run import Environment
@@ -11,15 +13,38 @@ from lossbench.service.contract.run import Environment
 PROBE_TIMEOUT_S = 300
 
 
+class Probe(NamedTuple):
+    """What a probe child found."""
+
+    environment: Environment
+    fault: str | None
+    """What is wrong with the device's arithmetic, if anything."""
+    self_test: dict[str, Any] | None
+    """Result of the A/A test, where one was asked for."""
+
+
 def probe_device(gpu: int | None = None, quick: bool = False) -> tuple[Environment, str | None]:
     """The environment of this machine, and what is wrong with its device, if anything.
 
     Raises MissingPackageError without torch, SetupError when the device cannot be described.
     """
+    found = _probe(gpu, ["--quick"] * quick)
+    return found.environment, found.fault
+
+
+def probe_worker(data_dir: Path, gpu: int | None = None, quick: bool = False) -> Probe:
+    """As `probe_device`, with the A/A self-test that a worker makes at its start.
+
+    The test is made under the device's lock in `data_dir`, and left out where another holds it.
+    """
+    return _probe(gpu, [*["--quick"] * quick, "--self-test", str(data_dir)])
+
+
+def _probe(gpu: int | None, arguments: list[str]) -> Probe:
     variables = dict(os.environ, PYTHONSAFEPATH="1")
     if gpu is not None:
         variables["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    command = [sys.executable, "-P", "-m", "lossbench.worker.probe"] + ["--quick"] * quick
+    command = [sys.executable, "-P", "-m", "lossbench.worker.probe", *arguments]
     try:
         done = subprocess.run(
             command,
@@ -39,5 +64,5 @@ def probe_device(gpu: int | None = None, quick: bool = False) -> tuple[Environme
             )
         raise SetupError(f"the device cannot be described: {last}")
     facts = json.loads(done.stdout.strip().splitlines()[-1])
-    wrong = facts.pop("device_check")
-    return Environment.model_validate(facts), wrong
+    wrong, tested = facts.pop("device_check"), facts.pop("self_test", None)
+    return Probe(Environment.model_validate(facts), wrong, tested)

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from lossbench.service.contract.comparison import ComparisonRecord
 from lossbench.service.contract.plan import Plan, PlannedCell
 from lossbench.service.settings import Settings
 
-from .assemble import Occasion, assemble
+from .assemble import Occasion
 from .children import Spawner
+from .compare import conclude, versus
 from .device import probe_device
 from .environments import Environments
 from .install import Installer
@@ -19,12 +21,16 @@ from .pool import ChildPool
 
 
 class LocalRunner:
-    """Runs planned jobs in this process's own children; use as a context manager."""
+    """Runs planned jobs in this process's own children; use as a context manager.
+
+    `comparisons` has what comparisons found, in the order measured.
+    """
 
     def __init__(
         self, settings: Settings, gpu: int | None = None, known: KnownContenders | None = None
     ) -> None:
         """`known`: what is registered in this process already; found and registered if None."""
+        self.comparisons: list[ComparisonRecord] = []
         known = register_known(settings) if known is None else known
         data_dir = settings.prepared_data_dir()
         self.environment, self.device_fault = probe_device(gpu)
@@ -62,17 +68,20 @@ class LocalRunner:
     def _run_case(
         self, plan: Plan, chosen: list[tuple[int, PlannedCell]], told: tuple[Progress, Say]
     ) -> Iterator[tuple[PlannedCell, CellResult]]:
+        request = plan.request
         order = CaseOrder(
             case=chosen[0][1].cell.case,
             cells=tuple(CellOrder(n, p.cell.contender, p.cell.pass_) for n, p in chosen),
-            baseline=plan.request.baseline,
-            processes=plan.request.processes,
-            timeout_s=plan.request.timeout_s,
+            baseline=request.baseline,
+            processes=request.least_processes,
+            timeout_s=request.timeout_s,
+            versus=versus(request, request.contenders) if request.is_comparison else None,
         )
         started = datetime.now(UTC)
         measurer = CaseMeasurer(self._environments, self._pool, *told)
         findings, endings = measurer.measure(order)
         occasion = Occasion(self.environment, "local", started, datetime.now(UTC))
-        for cell, (_, planned) in zip(order.cells, chosen, strict=True):
-            ending = endings.get(cell.number)
-            yield planned, assemble(order, cell, findings[cell.number], ending, occasion)
+        measured = conclude(order, findings, endings, occasion)
+        self.comparisons += measured.comparisons
+        for (_, planned), result in zip(chosen, measured.results, strict=True):
+            yield planned, result

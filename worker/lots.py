@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from lossbench.service.contract.comparison import ComparisonRecord
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import LotLostError
 from lossbench.service.contract.job import JobRequest
@@ -13,7 +14,8 @@ from lossbench.service.contract.run import Environment
 from lossbench.service.contract.words import Outcome, Pass
 from lossbench.service.store.work import CaseTask, CellAnswer, Work
 
-from .assemble import Occasion, assemble
+from .assemble import Occasion
+from .compare import Measured, conclude, versus
 from .environments import Environments
 from .measure import CaseMeasurer
 from .order import CaseOrder, CellOrder, CellResult
@@ -71,22 +73,24 @@ class LotWorker:
         try:
             task = self._work.begin_case(lot_id, attempt, case_index)
             if task is not None:
-                self._work.save_case(task, self._answers(task))
+                self._work.save_case(task, *self._answers(task))
         except BaseException:
             self._drop(lot_id)
             raise
 
-    def _answers(self, task: CaseTask) -> Sequence[CellAnswer]:
+    def _answers(self, task: CaseTask) -> tuple[Sequence[CellAnswer], Sequence[ComparisonRecord]]:
         try:
-            return [_answer(result) for result in self._measure(task)]
+            measured = self._measure(task)
+            return [_answer(result) for result in measured.results], measured.comparisons
         except LotLostError:
             raise
         except Exception as error:  # a fault of ours: the cells say so, the lot goes on
             reason = f"internal error: {type(error).__name__}: {error}"[:500]
             log = traceback.format_exc()
-            return [CellAnswer(cell.id, Outcome.FAILED, reason, None, log) for cell in task.cells]
+            failed = Outcome.FAILED
+            return [CellAnswer(cell.id, failed, reason, None, log) for cell in task.cells], ()
 
-    def _measure(self, task: CaseTask) -> list[CellResult]:
+    def _measure(self, task: CaseTask) -> Measured:
         if self._pool is None:
             raise LotLostError(f"lot {task.lot_id} has no measuring processes any more")
         order = case_order(task)
@@ -99,10 +103,7 @@ class LotWorker:
         )
         findings, endings = measurer.measure(order)
         occasion = Occasion(self._environment, self._worker_id, started, datetime.now(UTC))
-        return [
-            assemble(order, cell, findings[cell.number], endings.get(cell.number), occasion)
-            for cell in order.cells
-        ]
+        return conclude(order, findings, endings, occasion)
 
     def _progress(self, task: CaseTask) -> Callable[[dict[int, tuple[int, int]]], None]:
         reported = 0.0
@@ -151,8 +152,9 @@ def case_order(task: CaseTask) -> CaseOrder:
             for cell in task.cells
         ),
         baseline=request.baseline,
-        processes=request.processes,
+        processes=request.least_processes,
         timeout_s=request.timeout_s,
+        versus=versus(request, task.work.contenders) if task.work.is_comparison else None,
     )
 
 

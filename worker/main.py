@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 import structlog
@@ -18,18 +20,20 @@ from lossbench.service.contract.words import LotState
 from lossbench.service.settings import Settings
 from lossbench.service.store.database import Database, check_schema
 from lossbench.service.store.models import LotRow
+from lossbench.service.store.proofs import ProofKind, insert_proof
 from lossbench.service.store.queue import LotConsumer
 from lossbench.service.store.work import Work
 from lossbench.service.store.workers import beat, register_worker, set_worker_state
 
 from .children import Spawner
-from .device import probe_device
+from .device import probe_worker
 from .environments import Environments
 from .install import Installer
 from .known_contenders import register_known
 from .locks import take_device_lock
 from .lots import LotWorker
 from .pool import ChildPool
+from .self_test_words import why_failed
 
 log = structlog.get_logger("lossbench.worker")
 
@@ -75,14 +79,13 @@ class Worker:
             )
         if options.gpu is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = str(options.gpu)
-        environment = self._environment
-        if environment is None:
-            environment, self._unhealthy = probe_device(options.gpu, options.quick_probe)
+        environment, tested = self._look_at_device(data_dir)
         self._lock_fd = take_device_lock(data_dir, environment.device_uuid_hash)
         self.queues = options.queues or (default_queue(environment),)
         name = f"{socket.gethostname()}:{environment.device_name}"
         offered = known.rows()
         register_worker(self._database, self.id, name, self.queues, environment, offered)
+        self._tell(environment, tested)
         self._spawner = Spawner()
         self._lots = LotWorker(
             Work(self._database, self.id),
@@ -98,7 +101,7 @@ class Worker:
         )
         threading.Thread(target=self._beat_forever, daemon=True, name="heartbeat").start()
         if self._unhealthy:
-            log.error("device check failed; taking no lots", reason=self._unhealthy)
+            log.error("this device takes no lots", reason=self._unhealthy)
             return
         self._consumer = LotConsumer(
             self._database,
@@ -109,6 +112,33 @@ class Worker:
         )
         self._consumer.start(self.queues)
         log.info("worker ready", worker=self.id, device=environment.device_name, queues=self.queues)
+
+    def _look_at_device(self, data_dir: Path) -> tuple[Environment, dict[str, Any] | None]:
+        """The device and its self-test; sets why it takes no lots."""
+        if self._environment is not None:
+            return self._environment, None
+        options = self._options
+        environment, fault, tested = probe_worker(data_dir, options.gpu, options.quick_probe)
+        failed = tested is not None and not tested["passed"]
+        if fault is None and tested is not None and failed and environment.device_type == "cuda":
+            fault = why_failed(tested)
+        self._unhealthy = fault
+        return environment, tested
+
+    @property
+    def fault(self) -> str | None:
+        """Why it takes no lots; None where it does."""
+        return self._unhealthy
+
+    def _tell(self, environment: Environment, tested: dict[str, Any] | None) -> None:
+        """Store how the self-test went, and why this worker takes no lots if it does not."""
+        with self._database.transaction() as session:
+            if tested is not None:
+                insert_proof(session, ProofKind.SELF_TEST, environment, tested["passed"], tested)
+            if self._unhealthy:
+                set_worker_state(session, self.id, "unhealthy", self._unhealthy)
+        if tested is not None and not tested["passed"]:
+            log.warning("self-test", reason=why_failed(tested))
 
     def _make_pool(self, still_wanted: Callable[[], None]) -> ChildPool:
         most = self._settings.max_children

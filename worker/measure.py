@@ -6,13 +6,14 @@ a command works, so two releases of one package are timed within the same second
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lossbench.kernels.errors import UnsupportedHere
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError, InstallError
 from lossbench.service.contract.words import Outcome, Pass
 
+from .compare import is_settled, judge_pair, look_line, looks_of, pairs_of
 from .environments import ContenderEnvironment, Environments
 from .messages import (
     AddArm,
@@ -28,6 +29,7 @@ from .messages import (
 )
 from .order import CaseOrder, CellFindings, CellOrder, Ending, Progress, Say, silence
 from .pool import ChildPool
+from .wall_time import WallTime
 
 VISITS = 6
 WARM_UP_S = {"cuda": 1.0, "cpu": 0.3}
@@ -51,10 +53,11 @@ class _Seat:
     owner: dict[str, CellOrder] = field(default_factory=dict)
     samples: dict[str, list[list[float]]] = field(default_factory=dict)
     host_ms: dict[str, list[float]] = field(default_factory=dict)
+    clock_mhz: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 class CaseMeasurer:
-    """Measures cases with the children of one pool."""
+    """Measures cases with the children of one pool; a comparison until there is a verdict."""
 
     def __init__(
         self,
@@ -66,15 +69,41 @@ class CaseMeasurer:
         self._environments, self._pool = environments, pool
         self._progress, self._say = progress, say
         self._device = environments.device_type
+        self._wall = WallTime()
 
     def measure(self, order: CaseOrder) -> tuple[dict[int, CellFindings], dict[int, Ending]]:
         """Findings of every cell, and the endings of those that did not get through."""
         self._order = order
         self.findings = {cell.number: CellFindings() for cell in order.cells}
         self.endings: dict[int, Ending] = {}
+        self._decided: set[int] = set()
         seats = self._seats()
         groups = [seats[i : i + SIDE_BY_SIDE] for i in range(0, len(seats), SIDE_BY_SIDE)]
-        rounds = [(process, group) for process in range(order.processes) for group in groups]
+        reached = 0
+        for most in looks_of(order):
+            self._order = replace(order, processes=most)
+            self._run_processes(groups, range(reached, most))
+            reached = most
+            if order.versus is not None and not self._goes_on():
+                break
+        return self.findings, self.endings
+
+    def _goes_on(self) -> bool:
+        """Judge a comparison, of which what has a verdict is not measured again: is any left?"""
+        pairs = pairs_of(self._order)
+        for pair in [pair for pair in pairs if pair.base.number not in self._decided]:
+            decision = judge_pair(self._order, pair, self.findings, self.endings)
+            self._say(look_line(self._order, pair, decision))
+            if is_settled(decision, self._order):
+                self._decided |= {pair.base.number, pair.candidate.number}
+        for found in self.findings.values():
+            # the limit is for what one look asks of a cell
+            found.spent_s = 0.0
+        return any(pair.base.number not in self._decided for pair in pairs)
+
+    def _run_processes(self, groups: Sequence[Sequence[_Seat]], processes: range) -> None:
+        """Measure every group in each of these process indices."""
+        rounds = [(process, group) for process in processes for group in groups]
         for (process, group), following in zip(rounds, [*rounds[1:], None], strict=True):
             if following is not None and self._device == "cuda":
                 # importing torch takes ten seconds and does not touch the device
@@ -82,7 +111,6 @@ class CaseMeasurer:
             self._run_group(group, process)
             if following is None or following[0] != process:
                 self._pool.end_of_process(process)
-        return self.findings, self.endings
 
     def _seats(self) -> list[_Seat]:
         """Cells by environment; what is not offered or not installable ends its cells only."""
@@ -103,7 +131,8 @@ class CaseMeasurer:
         return [by_key[key] for key in sorted(by_key)]
 
     def _open_cells(self, seat: _Seat) -> list[CellOrder]:
-        return [cell for cell in seat.cells if cell.number not in self.endings]
+        ended = self.endings.keys() | self._decided
+        return [cell for cell in seat.cells if cell.number not in ended]
 
     def _run_group(self, group: Sequence[_Seat], process: int) -> None:
         """Measure a group in one process index; again from its start when a child was lost."""
@@ -147,8 +176,10 @@ class CaseMeasurer:
         timeout = allowed - found.spent_s if found else allowed
         began = time.monotonic()
         try:
-            child.wait_ready()
-            reply = child.ask(command, max(timeout, 0.1))
+            with self._wall.part("child_start"):
+                child.wait_ready()
+            with self._wall.part(self._wall.command(command.do)):
+                reply = child.ask(command, max(timeout, 0.1))
         except ChildTimeoutError as error:
             reason = f"took longer than {allowed:g} s"
             self._lose(seat, process, cell, Ending(Outcome.TIMED_OUT, reason))
@@ -194,6 +225,7 @@ class CaseMeasurer:
         seat.owner.clear()
         seat.samples.clear()
         seat.host_ms.clear()
+        seat.clock_mhz.clear()
         # one seed for all processes: the bits of the outputs are compared across them
         command = Prepare(case=self._order.case, seed=self._order.seed)
         reply = self._ask(seat, process, command)
@@ -261,7 +293,8 @@ class CaseMeasurer:
                 self._note_steady(seat, arm, reply)
             self._ask(seat, process, ReadVitals())
         for visit in range(VISITS):
-            forward = visit % 2 == 0
+            # over processes too: in a fixed order the first arm of each pair has its own bias
+            forward = (visit + process) % 2 == 0
             for seat in timed if forward else reversed(timed):
                 for arm in list(seat.ready) if forward else list(reversed(seat.ready)):
                     self._visit(seat, process, arm)
@@ -287,6 +320,8 @@ class CaseMeasurer:
             return
         seat.samples.setdefault(arm, []).append(reply.data["latency_ms"])
         seat.host_ms.setdefault(arm, []).extend(reply.data["host_ms"])
+        seat.clock_mhz.setdefault(arm, []).append(reply.data.get("clock_mhz"))
+        self._wall.timed(reply.data["latency_ms"])
 
     def _report(self, seats: Sequence[_Seat], done: int) -> None:
         total = VISITS * self._order.processes
@@ -301,7 +336,7 @@ class CaseMeasurer:
             if arm in seat.samples:
                 found.visits[process] = seat.samples[arm]
                 found.host_ms[process] = seat.host_ms[arm]
-                found.vitals[process] = vitals
+                found.vitals[process] = {**vitals, "visit_clock_mhz": seat.clock_mhz[arm]}
                 self._store_comparisons(seat, process, cell)
             if process == 0:
                 self._say(f"checking {cell.contender} against float64")
@@ -318,6 +353,7 @@ class CaseMeasurer:
         log = self._pool.log(seat.environment, process)
         for cell in seat.cells:
             self.findings[cell.number].log = log
+            self.findings[cell.number].wall_s = self._wall.so_far()
 
     def _drop_checked(self, seat: _Seat, arm: str, cell: CellOrder, reply: Reply) -> None:
         del seat.owner[arm]

@@ -37,6 +37,8 @@ class MemoryUse:
     outputs_bytes: int
     reserved_bytes: int | None
     alloc_retries: int
+    device_used_bytes: int | None = None
+    """What the driver counts on the whole device just after: contexts and others included."""
 
     @property
     def workspace_bytes(self) -> int:
@@ -88,7 +90,13 @@ def _cuda_once(step: Step) -> MemoryUse:
         outputs_bytes=step.outputs_bytes(loss),
         reserved_bytes=torch.cuda.max_memory_reserved(),
         alloc_retries=torch.cuda.memory_stats().get("num_alloc_retries", 0) - retries,
+        device_used_bytes=_used_on_device(),
     )
+
+
+def _used_on_device() -> int:
+    free, total = torch.cuda.mem_get_info()
+    return int(total - free)
 
 
 def _cpu_once(step: Step) -> MemoryUse:

@@ -24,9 +24,21 @@ class CellOrder:
         return f"{self.contender.text} {self.pass_}"
 
 
+class Versus(NamedTuple):
+    """The two sides of a comparison, and the most processes that it may take."""
+
+    base: Contender
+    candidate: Contender
+    max_processes: int
+
+
 @dataclass(frozen=True)
 class CaseOrder:
-    """One case with its cells and the settings of its job."""
+    """One case with its cells and the settings of its job.
+
+    With `versus` it is a comparison: `processes` is where it begins, and it goes on while no
+    verdict is reached.
+    """
 
     case: Case
     cells: tuple[CellOrder, ...]
@@ -34,6 +46,7 @@ class CaseOrder:
     processes: int
     timeout_s: float
     seed: int = 0
+    versus: Versus | None = None
 
 
 @dataclass
@@ -58,6 +71,8 @@ class CellFindings:
     offered: bool = True
     """False where this worker lacks the contender: that says nothing of it, and is not stored."""
     spent_s: float = 0.0
+    wall_s: dict[str, float] = field(default_factory=dict)
+    """Where the wall time of the whole case went, by part (`wall_time.PARTS`)."""
     crashes: int = 0
     log: str = ""
 

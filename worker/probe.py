@@ -1,25 +1,46 @@
 """What this device is and can do, printed as one JSON line by a process of its own.
 
-Run as `python -P -m lossbench.worker.probe [--quick]`. The worker's own process never touches the
-device: a poisoned CUDA context must cost a child, not the worker.
+Run as `python -P -m lossbench.worker.probe [--quick] [--self-test FOLDER]`. The worker's own
+process never touches the device: a poisoned CUDA context must cost a child, not the worker.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
+import re
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from lossbench.service.contract.errors import SetupError
+
+from .locks import take_device_lock
+from .self_test import controls, overheads, self_test
+from .vitals import handle_of_device
+
 GEMM_SIZE = {"cuda": 8192, "cpu": 1024}
 COPY_BYTES = {"cuda": 2**31, "cpu": 2**27}
 RELATIVE_LIMIT = {"cuda": 0.02, "cpu": 1e-4}
+VARIABLES = (
+    "CUBLAS_",
+    "CUDA_",
+    "KMP_",
+    "MKL_",
+    "NVIDIA_",
+    "OMP_",
+    "PYTORCH_",
+    "TORCH",
+    "TRITON_",
+)
+SECRET = re.compile("PASSWORD|SECRET|TOKEN|CREDENTIAL|KEY")
 
 
 def digest(text: str) -> str:
@@ -81,11 +102,13 @@ def _device_check(device: str) -> str | None:
 
 def _cuda_facts() -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(0)
+    cuda_major = (torch.version.cuda or "12").split(".")[0]
     facts: dict[str, Any] = {
         "compute_capability": f"{properties.major}.{properties.minor}",
         "sm_count": properties.multi_processor_count,
         "l2_bytes": getattr(properties, "L2_cache_size", None),
         "cuda": torch.version.cuda,
+        "cublas": _version("nvidia-cublas") or _version(f"nvidia-cublas-cu{cuda_major}"),
         "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
         "allocator_conf": os.environ.get("PYTORCH_CUDA_ALLOC_CONF"),
         "tf32": torch.backends.cuda.matmul.allow_tf32,
@@ -94,16 +117,32 @@ def _cuda_facts() -> dict[str, Any]:
         import pynvml
 
         pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        facts |= {
-            "driver": pynvml.nvmlSystemGetDriverVersion(),
-            "power_limit_w": pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
-            "max_sm_clock_mhz": pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
-        }
-        pynvml.nvmlShutdown()
+        handle = handle_of_device(pynvml)
     except Exception as error:  # NVML raises many types; each only costs these facts
-        facts["nvml"] = f"not readable: {type(error).__name__}"
+        return facts | {"nvml": f"not readable: {type(error).__name__}"}
+    readings: dict[str, Callable[[], Any]] = {
+        "driver": pynvml.nvmlSystemGetDriverVersion,
+        "power_limit_w": lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+        "max_sm_clock_mhz": lambda: pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
+        "ecc": lambda: bool(pynvml.nvmlDeviceGetEccMode(handle)[0]),
+        "mig": lambda: bool(pynvml.nvmlDeviceGetMigMode(handle)[0]),
+        "persistence": lambda: bool(pynvml.nvmlDeviceGetPersistenceMode(handle)),
+    }
+    for name, read in readings.items():
+        # not every card has every reading
+        with contextlib.suppress(Exception):
+            facts[name] = read()
     return facts
+
+
+def _variables() -> str:
+    """Environment variables that change how kernels run, as JSON: part of what was measured."""
+    chosen = {
+        name: value[:200]
+        for name, value in sorted(os.environ.items())
+        if name.startswith(VARIABLES) and not SECRET.search(name)
+    }
+    return json.dumps(chosen)
 
 
 def _cpu_name() -> str:
@@ -138,10 +177,14 @@ def describe(quick: bool = False) -> dict[str, Any]:
         "cpu": _cpu_name(),
         "cpu_count": os.cpu_count(),
         "hostname_hash": digest(socket.gethostname()),
+        "lossbench": _version("lossbench"),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "container": os.environ.get("LOSSBENCH_IMAGE_DIGEST"),
+        "variables": _variables(),
     }
     slow_software = [facts.get(key) for key in ("torch", "torch_git", "triton", "python", "cuda")]
     slow_software.append(facts.get("driver"))
-    facts |= _rates(device, 3 if quick else 20)
+    facts |= _rates(device, 3 if quick else 20) | overheads(device) | controls(device)
     return {
         "device_type": device,
         "device_name": name,
@@ -154,5 +197,22 @@ def describe(quick: bool = False) -> dict[str, Any]:
     }
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Print the description; with `--self-test FOLDER` the A/A test's result beside it.
+
+    FOLDER holds the locks of devices: the test must not disturb a worker that measures on this one.
+    """
+    quick = "--quick" in arguments
+    found = describe(quick)
+    if "--self-test" in arguments:
+        folder = Path(arguments[arguments.index("--self-test") + 1])
+        # the worker itself will say that another one is there
+        with contextlib.suppress(SetupError):
+            take_device_lock(folder, found["device_uuid_hash"])
+            found["self_test"] = self_test(found["device_type"], quick)
+            found["facts"]["self_test_passed"] = found["self_test"]["passed"]
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(describe(quick="--quick" in sys.argv)) + "\n")
+    main(sys.argv[1:])

@@ -67,10 +67,14 @@ class CudaStopwatch:
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
+    def flush(self) -> None:
+        """Write random data over at least twice the L2 cache."""
+        self._target.copy_(self._source)
+
     def time(self, arm: Timed) -> tuple[float, float]:
         """Run and time `arm` once, in milliseconds."""
         arm.before()
-        self._target.copy_(self._source)
+        self.flush()
         self._start.record()
         launched = time.perf_counter()
         arm.call()
@@ -92,32 +96,52 @@ class Visit:
 Clock = Callable[[], float]
 
 
-def make_visit(arm: Timed, stopwatch: Stopwatch, clock: Clock = time.perf_counter) -> Visit:
-    """One visit of an arm: lead-in, then samples for VISIT_S and at least MINIMUM_CALLS."""
+def make_visit(
+    arm: Timed,
+    stopwatch: Stopwatch,
+    clock: Clock = time.perf_counter,
+    lead_in_s: float = LEAD_IN_S,
+    counted_s: float = VISIT_S,
+) -> Visit:
+    """One visit of an arm: lead-in, then samples for `counted_s` and at least MINIMUM_CALLS.
+
+    Only a quick self-test asks for shorter times than the protocol's.
+    """
     visit = Visit()
     began = clock()
     stopwatch.time(arm)
-    while clock() - began < LEAD_IN_S:
+    while clock() - began < lead_in_s:
         stopwatch.time(arm)
     counted = clock()
-    while len(visit.latency_ms) < MINIMUM_CALLS or clock() - counted < VISIT_S:
+    while len(visit.latency_ms) < MINIMUM_CALLS or clock() - counted < counted_s:
         latency_ms, host_ms = stopwatch.time(arm)
         visit.latency_ms.append(latency_ms)
         visit.host_ms.append(host_ms)
     return visit
 
 
+def _always() -> bool:
+    return True
+
+
 def warm_up(
-    arm: Timed, stopwatch: Stopwatch, least_s: float, clock: Clock = time.perf_counter
+    arm: Timed,
+    stopwatch: Stopwatch,
+    least_s: float,
+    clock: Clock = time.perf_counter,
+    settled: Callable[[], bool] = _always,
 ) -> bool:
-    """Load until two groups of calls agree within 1 %; False when the cap came first."""
+    """Load until two groups of calls agree within 1 %; False when the cap came first.
+
+    `settled` says whether power, clock and temperature hold still too.
+    """
     began = clock()
     groups: list[float] = []
     while True:
         groups.append(median(stopwatch.time(arm)[0] for _ in range(GROUP)))
         elapsed = clock() - began
         steady = len(groups) > 1 and abs(groups[-1] / groups[-2] - 1.0) < STEADY_SHARE
-        if elapsed >= least_s and steady:
+        if elapsed >= least_s and steady and settled():
             return True
         if elapsed >= WARM_UP_CAP_S:
             return False

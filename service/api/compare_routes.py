@@ -48,7 +48,8 @@ def get_comparison(
 ) -> Response:
     """One row per case, pass and device: the newest result of each contender, and their ratio.
 
-    Results measured apart are compared over their shared baseline; the verdict stays null.
+    The verdict is that of the newest comparison head to head on the same hardware. Results measured
+    apart are compared over their shared baseline, and their verdict is null.
     """
     after: Key | None = None
     if query.cursor is not None:
@@ -85,7 +86,9 @@ def get_plot(
         known = ", ".join(figures)
         raise NotFoundError(f"there is no plot {name!r}{nearest(name, figures)}. Known: {known}")
     with context.database.reading() as session:
-        runs = sorted_runs(session, query.wanted(), Order(), None, MOST_PLOTTED + 1)
+        # what others measured is never drawn beside, or in place of, what was measured here
+        wanted = query.wanted().model_copy(update={"imported": False})
+        runs = sorted_runs(session, wanted, Order(), None, MOST_PLOTTED + 1)
         if len(runs) > MOST_PLOTTED:
             message = f"more than {MOST_PLOTTED} results match; narrow them with filters"
             raise InvalidRequestError([Fault("/query", "too_many_results", message)])

@@ -1,14 +1,15 @@
-"""Comparing results that were measured apart: ratios of ratios to a shared baseline.
+"""Comparing two contenders: head to head where they were measured so, else by a shared baseline.
 
+A verdict comes only from the newest comparison of the two on the same hardware (`head_to_head.py`).
 Each result's ratio to its baseline was taken in one process, so drift of the machine cancels in it.
 Where base and candidate share that baseline, their ratio is the quotient, in log space, and its
-interval adds both half-widths in quadrature. Nothing here is a verdict.
+interval adds both half-widths in quadrature; that is no verdict.
 """
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
@@ -22,6 +23,7 @@ from ..contract.words import Grade, Outcome
 from ..store.result_pages import BriefRun, newest_runs, runs_by_id
 from ..store.results import ResultFilter
 from ..store.views import result_view
+from .head_to_head import Meetings, judged, meeting_of, meetings_of, over_all
 from .paging import encode_cursor
 from .records import CandidateCell, CandidateSummary, CompareRow, Comparison, Contestant, Side
 
@@ -53,6 +55,9 @@ class Entrant:
     asked: str
     used: Contender
     runs: Runs
+    wanted: ResultFilter
+    meetings: Meetings = field(default_factory=dict)
+    """Its comparisons with the base."""
 
 
 def load_entrant(
@@ -71,7 +76,7 @@ def load_entrant(
         raise InvalidRequestError([Fault(where, "too_many_cases", message)])
     if not rows:
         refuse(faults)
-    return Entrant(text, used, {_key(row): row for row in rows})
+    return Entrant(text, used, {_key(row): row for row in rows}, wanted)
 
 
 def _key(run: BriefRun) -> Key:
@@ -82,6 +87,10 @@ def compare(
     session: Session, base: Entrant, candidates: Sequence[Entrant], after: Key | None, limit: int
 ) -> Comparison:
     """One page of the comparison, behind the row `after`, and its header."""
+    candidates = [
+        replace(each, meetings=meetings_of(session, base.used.text, each.used.text, each.wanted))
+        for each in candidates
+    ]
     keys = sorted({key for entrant in (base, *candidates) for key in entrant.runs})
     left = [key for key in keys if after is None or key > after]
     shown = left[:limit]
@@ -126,7 +135,10 @@ def _summary(base: Entrant, candidate: Entrant) -> CandidateSummary:
         for key in common
         if base.runs[key].outcome == candidate.runs[key].outcome == Outcome.OK.value
     ]
-    ratios = [ratio_of(base.runs[key], candidate.runs[key]) for key in both_ok]
+    ratios = [_related(base.runs[key], candidate.runs[key], candidate.meetings) for key in both_ok]
+    verdict, verdict_note = over_all(
+        [meeting_of(candidate.meetings, base.runs[key], candidate.runs[key]) for key in common]
+    )
     mean = geometric_mean([ratio for ratio, _ in ratios if ratio is not None])
     note = None if candidate.runs else f"{candidate.used} has no result here"
     return CandidateSummary(
@@ -136,7 +148,22 @@ def _summary(base: Entrant, candidate: Entrant) -> CandidateSummary:
         geometric_mean_low=mean.low if mean else None,
         geometric_mean_high=mean.high if mean else None,
         inexact_cases=sum(candidate.runs[key].grade in _INEXACT for key in both_ok),
+        verdict=verdict,
+        verdict_note=verdict_note,
     )
+
+
+def _related(
+    base: BriefRun, candidate: BriefRun, meetings: Meetings
+) -> tuple[Ratio | None, str | None]:
+    """Ratio of the newest comparison head to head; without one, that of their baselines."""
+    meeting = meeting_of(meetings, base, candidate)
+    if meeting is None:
+        return ratio_of(base, candidate)
+    if meeting.ratio is None:
+        return None, None
+    source = f"measured head to head in {meeting.processes} processes"
+    return Ratio(meeting.ratio, meeting.ratio_low, meeting.ratio_high), source
 
 
 def ratio_of(base: BriefRun, candidate: BriefRun) -> tuple[Ratio | None, str | None]:
@@ -207,7 +234,12 @@ def _row(
 
     base_side = side(base)
     cells = tuple(
-        _cell(base.runs.get(key), candidate.runs.get(key), (base_side, side(candidate)))
+        _cell(
+            base.runs.get(key),
+            candidate.runs.get(key),
+            (base_side, side(candidate)),
+            candidate.meetings,
+        )
         for candidate in candidates
     )
     row: dict[str, Any] = {"case": key[4], "pass": key[5], "device_name": key[0]}
@@ -215,9 +247,13 @@ def _row(
 
 
 def _cell(
-    base: BriefRun | None, candidate: BriefRun | None, sides: tuple[Side | None, Side | None]
+    base: BriefRun | None,
+    candidate: BriefRun | None,
+    sides: tuple[Side | None, Side | None],
+    meetings: Meetings,
 ) -> CandidateCell:
-    ratio, source = ratio_of(base, candidate) if base and candidate else (None, None)
+    ratio, source = _related(base, candidate, meetings) if base and candidate else (None, None)
+    meeting = meeting_of(meetings, base, candidate) if base and candidate else None
     under, over = (side.workspace_bytes if side else None for side in sides)
     return CandidateCell(
         side=sides[1],
@@ -229,6 +265,7 @@ def _cell(
         environments_differ=(
             base.environment_id != candidate.environment_id if base and candidate else None
         ),
+        **({} if meeting is None else judged(meeting)),
     )
 
 

@@ -49,6 +49,8 @@ class DryRun(Record):
     cells_refused: int
     cells_to_run: int
     estimated_minutes: float
+    longest_minutes: float | None = None
+    """Of a compare job that takes the most processes everywhere; null for other kinds."""
     estimated_peak_bytes: int
     queue: str
     machines_live: int
@@ -234,7 +236,9 @@ class Side(Record):
 class CandidateCell(Record):
     """A candidate on one case against the base: below 1 it is faster.
 
-    `ratio` is null where the two share no baseline timed in the same process; nothing stands in.
+    Where the two were measured head to head on this hardware, verdict and ratio are those of the
+    newest such comparison. Otherwise `verdict` is null, and so is `ratio` where the two share no
+    baseline timed in the same process.
     """
 
     side: Side | None
@@ -247,6 +251,8 @@ class CandidateCell(Record):
     verdict: str | None = None
     verdict_note: str | None = NOT_HEAD_TO_HEAD
     minimum_detectable_effect: float | None = None
+    comparison_id: str | None = None
+    """The comparison that the verdict and the ratio come from."""
 
 
 class CompareRow(Record):

@@ -1,10 +1,11 @@
 """Routes of results: list, read, samples, invalidate. Comparisons and plots share the filters."""
 
+import json
 import math
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,9 +16,10 @@ from ..contract.words import Dtype, Outcome, Pass, Recipe
 from ..store.result_pages import SORTABLE, Order, Place, sorted_runs
 from ..store.results import ResultFilter, get_run, get_samples, invalidate_run
 from ..store.views import result_view
-from .answers import IMMUTABLE, tagged
+from .answers import IMMUTABLE, tagged, tagged_bytes
 from .dependencies import READING, Admin, Context
 from .documents import Body, body_docs, body_of
+from .nvbench import nvbench_document
 from .paging import MOST_VALUES, Page, PageQuery, cut_page, decode_cursor, encode_cursor, next_link
 from .problems import problem_docs
 from .records import Moment, ResultPatch, Samples, SampleView
@@ -29,6 +31,9 @@ MOST_INT = 2**53
 Text = Annotated[str, Field(max_length=400)]
 Whole = Annotated[int, Field(ge=0, le=MOST_INT)]
 Few = Field(max_length=MOST_VALUES)
+OnlyImported = Annotated[
+    bool | None, Field(description="Only imported results, or only measured ones.")
+]
 ResultId = Annotated[str, Path(description="Id of a result.", max_length=64)]
 
 
@@ -38,8 +43,10 @@ def _label(value: str) -> str:
     return value
 
 
-class FilterQuery(PageQuery):
+class Filters(BaseModel):
     """Filters over results. Repeated values are alternatives; different filters narrow together."""
+
+    model_config = PageQuery.model_config
 
     kernel: Annotated[list[Text], Few] = []
     version: Annotated[list[Text], Few] = []
@@ -73,6 +80,10 @@ class FilterQuery(PageQuery):
         )
 
 
+class FilterQuery(Filters, PageQuery):
+    """Filters over results, and the page."""
+
+
 class ResultQuery(FilterQuery):
     """Filters over results, their order and the page."""
 
@@ -80,6 +91,7 @@ class ResultQuery(FilterQuery):
         str | None,
         Field(max_length=40, description="A column, with `-` before it from high to low."),
     ] = None
+    imported: OnlyImported = None
 
     def order(self) -> Order:
         """The order asked for; newest first by default. Raises InvalidRequestError."""
@@ -142,6 +154,19 @@ def get_result_samples(result_id: ResultId, request: Request, context: Context) 
         blocks = get_samples(session, result_id)
     views = tuple(SampleView.model_validate(block.model_dump()) for block in blocks)
     return tagged(request, Samples(result_id=result_id, blocks=views), IMMUTABLE)
+
+
+@router.get(
+    "/results/{result_id}/nvbench", response_model=dict[str, Any], responses=problem_docs(404)
+)
+def get_result_as_nvbench(result_id: ResultId, request: Request, context: Context) -> Response:
+    """A result in the form of NVBench's JSON files: devices, axes, states with summaries."""
+    with context.database.reading() as session:
+        run = get_run(session, result_id)
+        blocks = get_samples(session, result_id)
+        place = run.environment
+        found = nvbench_document(result_view(run), place.facts, place.memory_bytes, blocks)
+    return tagged_bytes(request, json.dumps(found, indent=2).encode())
 
 
 @router.patch(

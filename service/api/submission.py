@@ -64,7 +64,8 @@ class Submission:
             plan = plan_job(request, catalogue, machines, self._max_cells)
             queue = route(machines, request.accelerator)
             known: dict[str, KnownRun] = {}
-            if request.reuse:
+            # a comparison needs both of its sides measured in turns
+            if request.reuse and not request.is_comparison:
                 # a result answers only for the devices that would run the job
                 serving = [machine for machine in machines if queue in machine.queues]
                 keys = [planned.cell.key for planned in plan.cells if planned.outcome is None]
@@ -87,6 +88,7 @@ class Submission:
             cells_refused=sum(cell.outcome is not None for cell in cells),
             cells_to_run=len(runs),
             estimated_minutes=sum(cell.estimated_s for cell in runs) / 60,
+            longest_minutes=_longest_minutes(prepared.plan),
             estimated_peak_bytes=max((cell.estimated_peak_bytes for cell in runs), default=0),
             queue=prepared.queue,
             machines_live=len(prepared.machines),
@@ -135,6 +137,13 @@ class Submission:
             accelerator = get_job(session, job_id).accelerator
             queue = route(live_machines(session), accelerator)
         return self._jobs.retry(job_id, queue)
+
+
+def _longest_minutes(plan: Plan) -> float | None:
+    """Minutes of a compare job whose every comparison takes the most processes; None of others."""
+    if not plan.request.is_comparison:
+        return None
+    return sum(cell.longest_s or 0.0 for cell in plan.cells if cell.outcome is None) / 60
 
 
 def _dry_cell(position: int, planned: PlannedCell, known: dict[str, KnownRun]) -> DryRunCell:

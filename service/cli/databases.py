@@ -1,4 +1,4 @@
-"""`lossbench db`: upgrade, backup and prune the database."""
+"""`lossbench db`: upgrade, back up and prune the database, move results between databases."""
 
 import shutil
 import sqlite3
@@ -12,9 +12,10 @@ from ..contract.errors import ConflictError
 from ..settings import Settings
 from ..store.database import Database, upgrade_schema
 from ..store.events import now, prune_events
+from . import sets
 from .output import console
 
-app = typer.Typer(help="Upgrade, back up and prune the database.", no_args_is_help=True)
+app = typer.Typer(help="Upgrade, back up, prune; move results.", no_args_is_help=True)
 
 
 @app.command()
@@ -66,3 +67,6 @@ def prune(
     with database.transaction() as session:
         count = prune_events(session, now() - timedelta(hours=events_older_than_h))
     console.print(f"deleted {count} events")
+
+
+sets.register(app)

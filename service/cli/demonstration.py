@@ -64,11 +64,14 @@ def demo(
         int | None,
         typer.Option(help="Processes: 3 on a GPU, 1 on a CPU.", min=1, max=24),
     ] = None,
+    shipped: Annotated[
+        bool, typer.Option(help="Load the H200 results that the package ships.")
+    ] = True,
 ) -> None:
     """Measure real kernels on this machine and show the comparison.
 
-    Starts the service and one worker on an SQLite database, sends a real job, follows it, prints
-    the page's address. Ctrl-C stops all of it.
+    Starts the service and one worker on an SQLite database, loads the shipped results, sends a real
+    job, follows it, prints the page's address. Ctrl-C stops all of it.
 
     Example: `lossbench demo --exit`
     """
@@ -81,6 +84,8 @@ def demo(
     service = Service(settings, listener, open_mode=True)
     worker: WorkerProcess | None = None
     try:
+        if shipped:
+            _load_shipped(settings)
         service.start()
         console.print(f"service: {address}")
         worker = WorkerProcess(settings)
@@ -97,6 +102,16 @@ def demo(
         if worker is not None:
             worker.stop()
         service.stop()
+
+
+def _load_shipped(settings: Settings) -> None:
+    from ..store.database import Database
+    from ..store.set_loading import load_shipped, summary
+
+    database = Database.from_settings(settings)
+    for line in summary(load_shipped(database)):
+        console.print(line)
+    database.close()
 
 
 def _listener(settings: Settings, port: int | None) -> Any:

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 
 from ..client import LossbenchClient
+from ..contract.comparison import ComparisonView
 from ..contract.result import CellView, JobView, Result
-from ..contract.words import FAILURES, JobState
+from ..contract.words import FAILURES, JobKind, JobState
 from ..settings import Settings
 from .output import console, print_json
 from .progress import CellProgress, progress_bar
 from .reports import print_report
+from .verdicts import print_compared
 
 
 def client_for(url: str | None) -> LossbenchClient:
@@ -22,6 +24,11 @@ def follow_job(client: LossbenchClient, job_id: str, as_json: bool = False) -> i
     """Show progress until the job ends, then its report; returns the exit code."""
     follow_events(client, client.job(job_id))
     job, pairs = job_report(client, job_id)
+    if job.kind is JobKind.COMPARE:
+        print_compared(pairs, newest_comparisons(client, job_id), as_json)
+        if not as_json:
+            _print_end(client, job)
+        return exit_code(job)
     if as_json:
         print_json(
             {
@@ -34,10 +41,22 @@ def follow_job(client: LossbenchClient, job_id: str, as_json: bool = False) -> i
         )
     else:
         print_report(pairs)
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in job.outcomes.items())
-        reason = f" ({job.reason})" if job.reason else ""
-        console.print(f"{job.id} {job.state}{reason}: {counts}  {client.url}/jobs/{job.id}")
+        _print_end(client, job)
     return exit_code(job)
+
+
+def _print_end(client: LossbenchClient, job: JobView) -> None:
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in job.outcomes.items())
+    reason = f" ({job.reason})" if job.reason else ""
+    console.print(f"{job.id} {job.state}{reason}: {counts}  {client.url}/jobs/{job.id}")
+
+
+def newest_comparisons(client: LossbenchClient, job_id: str) -> list[ComparisonView]:
+    """The newest comparison of each case and pass of a job: a retry makes new ones."""
+    found: dict[tuple[str, str], ComparisonView] = {}
+    for each in client.comparisons(job=job_id):
+        found.setdefault((each.case, each.pass_), each)
+    return list(found.values())
 
 
 def exit_code(job: JobView) -> int:

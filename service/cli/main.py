@@ -8,7 +8,7 @@ import structlog
 import typer
 
 from ..contract.errors import LossbenchError, SetupError
-from . import checks, databases, kernels, measuring, serving, tokens
+from . import checks, comparing, databases, exports, kernels, measuring, serving, tokens
 from .output import fail
 
 app = typer.Typer(
@@ -21,9 +21,11 @@ app = typer.Typer(
 )
 serving.register(app)
 measuring.register(app)
+comparing.register(app)
 checks.register(kernels.app)
 app.add_typer(kernels.app, name="kernels")
 app.add_typer(databases.app, name="db")
+app.add_typer(exports.app, name="export")
 app.add_typer(tokens.app, name="token")
 
 

@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ..contract.comparison import ComparisonView
 from ..contract.errors import InvalidRequestError
 from ..contract.job import JobRequest
 from ..contract.machine import Machine
@@ -50,12 +51,13 @@ def register(app: typer.Typer) -> None:
     app.command()(run)
 
 
-def _request(
+def make_request(
     file: Path | None,
     contenders: list[str] | None,
     shapes: list[str] | None,
     more: dict[str, Any],
 ) -> JobRequest:
+    """The job of a file, whose fields the flags replace. Raises InvalidRequestError."""
     body = read_job_file(file) if file else {}
     if contenders:
         body["contenders"] = split_contenders(contenders)
@@ -70,7 +72,7 @@ def _request(
     return validated(body)
 
 
-def _more(
+def more_fields(
     dtype: list[str] | None,
     pass_: list[str] | None,
     option: list[str] | None,
@@ -104,7 +106,7 @@ def submit(
     """
     from .following import client_for, follow_job
 
-    request = _request(file, contender, shape, _more(dtype, pass_, option, processes))
+    request = make_request(file, contender, shape, more_fields(dtype, pass_, option, processes))
     with client_for(url) as client:
         if dry_run:
             plan = client.submit(request, dry_run=True)
@@ -124,10 +126,12 @@ def submit(
 
 
 def _print_plan(plan: "DryRun") -> None:
+    most = plan.longest_minutes
+    longest = "" if most is None else f", at most {most:.1f} until every verdict,"
     console.print(
         f"{plan.cells_total} cells: {plan.cells_to_run} to run, {plan.cells_known} known, "
-        f"{plan.cells_refused} refused; about {plan.estimated_minutes:.1f} minutes on queue "
-        f"{plan.queue}, peak {mebibytes(plan.estimated_peak_bytes)}"
+        f"{plan.cells_refused} refused; about {plan.estimated_minutes:.1f} minutes{longest} on "
+        f"queue {plan.queue}, peak {mebibytes(plan.estimated_peak_bytes)}"
     )
     refused = [cell for cell in plan.cells if cell.outcome]
     if refused:
@@ -165,12 +169,39 @@ def run(
 
     Example: `lossbench run -c flce -c torch-naive -s 512x256x8192 --dtype float32 -p 1`
     """
+    request = make_request(file, contender, shape, more_fields(dtype, pass_, option, processes))
+    measured = measure_here(request, gpu)
+    if request.is_comparison:
+        from .verdicts import print_compared
+
+        print_compared(measured.pairs, measured.comparisons, as_json)
+    else:
+        _print_run(measured, as_json)
+    if any(result.outcome in FAILURES for _, result in measured.results):
+        sys.exit(1)
+
+
+class MeasuredHere(NamedTuple):
+    """What a job without a server came to."""
+
+    results: "Sequence[tuple[PlannedCell, CellResult]]"
+    comparisons: Sequence[ComparisonView]
+
+    @property
+    def pairs(self) -> list[tuple[CellView, Result | None]]:
+        """The cells as the job pages see them."""
+        return [_viewed(planned, result) for planned, result in self.results]
+
+
+def measure_here(request: JobRequest, gpu: int | None) -> MeasuredHere:
+    """Measure a job in this process's own children, with a progress bar."""
     from lossbench.worker.known_contenders import register_known
     from lossbench.worker.local import LocalRunner
 
+    from ..store.comparisons import unstored_comparison
+    from .economy import print_wall_time
     from .progress import cell_progress
 
-    request = _request(file, contender, shape, _more(dtype, pass_, option, processes))
     settings = Settings()
     known = register_known(settings)
     for fault in known.faults:
@@ -193,18 +224,17 @@ def run(
             for planned, result in runner.run(plan, progress.visits, progress.say):
                 progress.done(result.number, result.outcome)
                 results.append((planned, result))
-    _print_run(results, as_json)
-    if any(result.outcome in FAILURES for _, result in results):
-        sys.exit(1)
+        print_wall_time(result.record for _, result in results)
+        return MeasuredHere(results, [unstored_comparison(each) for each in runner.comparisons])
 
 
-def _print_run(results: "Sequence[tuple[PlannedCell, CellResult]]", as_json: bool) -> None:
+def _print_run(measured: MeasuredHere, as_json: bool) -> None:
     if as_json:
-        print_json([_plain_result(planned, result) for planned, result in results])
+        print_json([_plain_result(planned, result) for planned, result in measured.results])
         return
     from .reports import print_report
 
-    print_report([_viewed(planned, result) for planned, result in results])
+    print_report(measured.pairs)
 
 
 def _plain_result(planned: "PlannedCell", result: "CellResult") -> dict[str, Any]:

@@ -3,7 +3,15 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from .case import MAX_HIDDEN, MAX_TOKENS, MAX_VOCAB, CaseOptions, TokenStream
 from .contender import Contender
@@ -61,6 +69,11 @@ Label = Annotated[str, Field(min_length=1, max_length=200)]
 LabelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
 
 
+FEWEST_COMPARED = 3
+"""Processes below which no comparison has a verdict."""
+MOST_COMPARED = 24
+
+
 class JobRequest(BaseModel):
     """What to measure. Only `contenders` and `shapes` are required.
 
@@ -68,6 +81,9 @@ class JobRequest(BaseModel):
     at `all` or at a range of versions counts as every contender that it stands for.
     `priority`: 1 runs first, 9 last. `timeout_s` is per cell, compile included; `deadline_s` counts
     from submission and ends what is still queued.
+
+    A job of kind `compare` has two contenders, the base and then the candidate. It goes on from
+    `processes` to at most `max_processes` until there is a verdict; no stored result answers it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,17 +99,39 @@ class JobRequest(BaseModel):
     baseline: Contender = Contender(kernel="torch-naive")
     accelerator: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)] = "any"
     processes: Annotated[int, Field(ge=1, le=24)] = 3
+    max_processes: Annotated[int, Field(ge=FEWEST_COMPARED, le=MOST_COMPARED)] = MOST_COMPARED
     priority: Annotated[int, Field(ge=1, le=9)] = 5
     timeout_s: Annotated[float, Field(gt=0, le=7200)] = 600.0
     deadline_s: Annotated[float | None, Field(gt=0, le=30 * 86400)] = None
     reuse: bool = True
     labels: Annotated[dict[LabelName, Label], Field(max_length=20)] = {}
 
-    @model_validator(mode="after")
-    def _kind_is_available(self) -> Self:
-        if self.kind is not JobKind.BENCHMARK:
-            raise ValueError(f"kind {self.kind} is not available in this version; use benchmark")
-        return self
+    @field_validator("kind")
+    @classmethod
+    def _kind_is_available(cls, kind: JobKind) -> JobKind:
+        if kind is JobKind.TRAIN:
+            raise ValueError(f"kind {kind} is not available in this version; use benchmark")
+        return kind
+
+    @field_validator("max_processes")
+    @classmethod
+    def _most_fits(cls, most: int, info: ValidationInfo) -> int:
+        kind, processes = info.data.get("kind"), info.data.get("processes", 0)
+        if kind is JobKind.BENCHMARK and most != MOST_COMPARED:
+            raise ValueError("only a job of kind compare has max_processes; use processes")
+        if most < processes:
+            raise ValueError(f"max_processes is {most}, less than processes, {processes}")
+        return most
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether its two contenders are measured until there is a verdict."""
+        return self.kind is JobKind.COMPARE
+
+    @property
+    def least_processes(self) -> int:
+        """Processes that every cell is measured in, whatever they show."""
+        return max(self.processes, FEWEST_COMPARED) if self.is_comparison else self.processes
 
     @classmethod
     def example(cls) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class PlannedCell(Record):
     estimated_peak_bytes: int
     outcome: Outcome | None = None
     reason: str | None = None
+    longest_s: float | None = None
+    """Estimate for the most processes that a comparison may take; None for other jobs."""
 
 
 class Plan(Record):
@@ -207,6 +209,12 @@ def _expanded(request: JobRequest, catalogue: Catalogue) -> tuple[list[Contender
         message = f"the versions asked for are {len(contenders)} contenders; at most"
         fault = Fault("/contenders", "too_many_contenders", f"{message} {MOST_CONTENDERS}")
         raise JobTooLargeError([fault])
+    if request.is_comparison and len(contenders) != 2 and not faults:
+        message = (
+            "a job of kind compare takes two different contenders, the base and the candidate; "
+            f"these are {len(contenders)}: {_listing(contenders, 5)}"
+        )
+        faults.append(Fault("/contenders", "not_two_contenders", message))
     return list(contenders.values()), faults
 
 
@@ -234,7 +242,10 @@ def _planned_cell(
     row = catalogue.kernels[cell.contender.kernel]
     predicted = peak_bytes(catalogue, cell.contender, cell.case)
     outcome, reason = None, None
-    seconds = cell_seconds(row, cell.case, cell.pass_, request.processes, machine)
+    seconds = cell_seconds(row, cell.case, cell.pass_, request.least_processes, machine)
+    longest = None
+    if request.is_comparison:
+        longest = cell_seconds(row, cell.case, cell.pass_, request.max_processes, machine)
     if not isinstance(cell.case.tokens, int):
         outcome, reason = Outcome.UNSUPPORTED, "this version does not measure streams yet"
     elif missing := row.lacks(cell.case.options, cell.contender.version):
@@ -259,7 +270,33 @@ def _planned_cell(
         estimated_peak_bytes=predicted,
         outcome=outcome,
         reason=reason,
+        longest_s=longest,
     )
+
+
+def _planned_case(
+    case: Case, catalogue: Catalogue, request: JobRequest, machines: list[Machine]
+) -> list[PlannedCell]:
+    rows = [
+        _planned_cell(Cell(contender=each, case=case, pass_=pass_), catalogue, request, machines)
+        for each in request.contenders
+        for pass_ in dict.fromkeys(request.passes)
+    ]
+    return _refused_together(rows) if request.is_comparison else rows
+
+
+def _refused_together(rows: Sequence[PlannedCell]) -> list[PlannedCell]:
+    """The cells of a comparison: a side that is refused refuses the other with its reason."""
+    refused = {row.cell.pass_: row for row in rows if row.outcome is not None}
+
+    def settled(row: PlannedCell) -> PlannedCell:
+        other = refused.get(row.cell.pass_)
+        if other is None or row.outcome is not None:
+            return row
+        reason = f"nothing to compare with: {other.cell.contender}: {other.reason}"
+        return row.model_copy(update={"outcome": other.outcome, "reason": reason})
+
+    return [settled(row) for row in rows]
 
 
 def _most_cells(request: JobRequest) -> int:
@@ -322,12 +359,13 @@ def plan_job(
     current: list[CaseWork] = []
     lot_seconds = 0.0
     for case in cases:
-        work = CaseWork(case=case, contenders=tuple(request.contenders), passes=passes)
-        rows = [
-            _planned_cell(Cell(contender=each, case=case, pass_=pass_), catalogue, request, serving)
-            for each in request.contenders
-            for pass_ in passes
-        ]
+        work = CaseWork(
+            case=case,
+            contenders=tuple(request.contenders),
+            passes=passes,
+            is_comparison=request.is_comparison,
+        )
+        rows = _planned_case(case, catalogue, request, serving)
         seconds = sum(row.estimated_s for row in rows if row.outcome is None)
         if current and (len(current) >= CASES_PER_LOT or lot_seconds + seconds > LOT_SECONDS):
             lots.append(_lot(len(lots), request, current, lot_seconds))

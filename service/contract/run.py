@@ -1,19 +1,29 @@
 """What one run of a cell leaves behind: frozen records, stored whole and never changed.
 
 History of PROTOCOL_VERSION: 1 = visits in turns with lead-in, baseline and floor in the same
-process, memory and errors from calls of their own.
+process, memory and errors from calls of their own. 2 = the arm that goes first alternates over
+processes, too; warm-up until power, clock and temperature are steady.
 """
 
+import math
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from .case import Case
 from .contender import Contender
 from .words import Arm, Flag, Grade, Outcome, Pass
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+
+
+def _nan_of_null(value: object) -> object:
+    return math.nan if value is None else value
+
+
+Milliseconds = Annotated[float, BeforeValidator(_nan_of_null)]
+"""NaN where the number is not known, as in imported results; JSON, which has no NaN, holds null."""
 
 
 class Record(BaseModel):
@@ -43,6 +53,8 @@ class CaseWork(Record):
     case: Case
     contenders: tuple[Contender, ...]
     passes: tuple[Pass, ...]
+    is_comparison: bool = False
+    """Whether its two contenders, base and candidate, are measured until there is a verdict."""
 
 
 class Lot(Record):
@@ -71,13 +83,13 @@ class LatencySummary(Record):
     """Summary of the samples of one arm, in milliseconds, over all processes of the run."""
 
     n: int
-    median_ms: float
-    mean_ms: float
-    minimum_ms: float
-    q1_ms: float
-    q3_ms: float
-    p95_ms: float
-    mad_ms: float
+    median_ms: Milliseconds
+    mean_ms: Milliseconds
+    minimum_ms: Milliseconds
+    q1_ms: Milliseconds
+    q3_ms: Milliseconds
+    p95_ms: Milliseconds
+    mad_ms: Milliseconds
     outliers: int
     host_launch_median_ms: float | None = None
 

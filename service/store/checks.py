@@ -10,12 +10,12 @@ from .models import CheckRow
 from .results import finite_json, insert_environment
 
 
-def insert_check(session: Session, record: CheckRecord) -> str:
-    """Store a check; returns its id."""
+def insert_check(session: Session, record: CheckRecord, check_id: str | None = None) -> str:
+    """Store a check; returns its id, a new one unless given."""
     insert_environment(session, record.environment)
     environment, contender = record.environment, record.contender
     row = CheckRow(
-        id=new_id("chk"),
+        id=check_id or new_id("chk"),
         kernel=contender.kernel,
         version=record.version,
         contender=contender.text,

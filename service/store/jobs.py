@@ -12,7 +12,7 @@ from ..contract.errors import ConflictError, NotFoundError
 from ..contract.ids import new_id
 from ..contract.plan import Plan, PlannedCell
 from ..contract.run import Lot
-from ..contract.words import RETRIED, CellState, JobState, LotState, Outcome
+from ..contract.words import RETRIED, CellState, JobKind, JobState, LotState, Outcome
 from .database import Database
 from .events import add_event, now
 from .known import KnownRun
@@ -127,7 +127,7 @@ class Jobs:
     def retry(self, job_id: str, route: str) -> int:
         """Run again the cells that failed, timed out or were cancelled; returns how many.
 
-        A deadline counts anew: the old one may have passed.
+        Of a comparison both sides run again. A deadline counts anew: the old one may have passed.
         """
         if route != UNROUTED:
             self._queue.ensure(route)
@@ -140,11 +140,17 @@ class Jobs:
                     sa.select(CellRow).where(
                         CellRow.job_id == job_id,
                         CellRow.outcome.in_([outcome.value for outcome in RETRIED]),
+                        # a job that came with a set has no lots: it cannot run here
+                        CellRow.lot_id.is_not(None),
                     )
                 )
             )
             if not cells:
-                raise ConflictError(f"job {job_id} has no failed, timed out or cancelled cell")
+                raise ConflictError(
+                    f"job {job_id} has no failed, timed out or cancelled cell that can run here"
+                )
+            if job.kind == JobKind.COMPARE:
+                cells = _with_other_sides(session, job_id, cells)
             for lot_id in sorted({cell.lot_id for cell in cells if cell.lot_id}):
                 self._requeue(session, job, lot_id, route)
             for cell in cells:
@@ -166,6 +172,16 @@ class Jobs:
         if route != UNROUTED:
             place = (route, job.priority * PRIORITY_STEP + lot.position)
             self._queue.enqueue(session, lot.id, lot.attempt, place)
+
+
+def _with_other_sides(session: Session, job_id: str, cells: list[CellRow]) -> list[CellRow]:
+    """The cells with the other sides of their comparisons: both are measured in turns."""
+    places = {(cell.case_text, cell.pass_) for cell in cells}
+    return [
+        cell
+        for cell in session.scalars(sa.select(CellRow).where(CellRow.job_id == job_id))
+        if (cell.case_text, cell.pass_) in places and cell.lot_id is not None
+    ]
 
 
 def _deadline(seconds: float | None) -> datetime | None:

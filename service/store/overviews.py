@@ -30,7 +30,11 @@ def measured_versions(session: Session, kernel: str) -> list[MeasuredVersion]:
             sa.func.min(RunRow.started_at, type_=RunRow.started_at.type),
             sa.func.max(RunRow.started_at, type_=RunRow.started_at.type),
         )
-        .where(RunRow.kernel == kernel, RunRow.invalidated_at.is_(None))
+        .where(
+            RunRow.kernel == kernel,
+            RunRow.invalidated_at.is_(None),
+            RunRow.imported.is_(False),
+        )
         .group_by(RunRow.version, RunRow.outcome)
     )
     found: dict[str | None, MeasuredVersion] = {}

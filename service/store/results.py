@@ -74,9 +74,11 @@ def insert_environment(session: Session, environment: Environment) -> str:
     return str(row["id"])
 
 
-def insert_run(session: Session, record: RunRecord, imported: bool = False) -> str:
-    """Store a run with its errors and samples; returns its id."""
-    run_id = new_id("run")
+def insert_run(
+    session: Session, record: RunRecord, imported: bool = False, run_id: str | None = None
+) -> str:
+    """Store a run with its errors and samples; returns its id, a new one unless given."""
+    run_id = run_id or new_id("run")
     row = _run_row(run_id, record, insert_environment(session, record.environment))
     row.imported = imported
     session.add(row)
@@ -226,6 +228,7 @@ class ResultFilter(BaseModel):
     vocab_gte: int | None = None
     vocab_lte: int | None = None
     include_invalid: bool = False
+    imported: bool | None = None
 
 
 _EQUAL = {
@@ -252,6 +255,7 @@ _BOUNDS: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
     "hidden_lte": (RunRow.hidden, operator.le),
     "vocab_gte": (RunRow.vocab, operator.ge),
     "vocab_lte": (RunRow.vocab, operator.le),
+    "imported": (RunRow.imported, operator.eq),
 }
 
 

@@ -7,9 +7,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from ..contract.comparison import ComparisonRecord
 from ..contract.errors import LotLostError
 from ..contract.run import CaseWork, RunRecord
 from ..contract.words import CellState, JobState, LotState, Outcome
+from .comparisons import insert_comparison
 from .database import Database
 from .events import add_event, now
 from .jobs import end_job_if_complete, get_job
@@ -150,15 +152,28 @@ class Work:
         with self._database.transaction() as session:
             add_event(session, task.job_id, "log", {"line": text, "worker": self._worker_id})
 
-    def save_case(self, task: CaseTask, answers: Sequence[CellAnswer]) -> None:
-        """Store the answers of a case, all or none. Raises LotLostError when fenced."""
+    def save_case(
+        self,
+        task: CaseTask,
+        answers: Sequence[CellAnswer],
+        comparisons: Sequence[ComparisonRecord] = (),
+    ) -> None:
+        """Store the answers of a case, all or none. Raises LotLostError when fenced.
+
+        `comparisons` are those of its cells; their rows name the runs that are stored with them.
+        """
+        names = {cell.id: (cell.contender, cell.pass_) for cell in task.cells}
+        runs: dict[tuple[str, str], str] = {}
         with self._database.transaction() as session:
             get_job(session, task.job_id, lock=True)
             for answer in answers:
                 run_id = insert_run(session, answer.record) if answer.record else None
                 if run_id:
                     session.flush()
+                    runs[names[answer.cell_id]] = run_id
                 self._settle(session, task, answer, run_id)
+            for comparison in comparisons:
+                insert_comparison(session, comparison, task.job_id, runs)
             end_job_if_complete(session, task.job_id)
 
     @staticmethod

@@ -21,6 +21,7 @@ from lossbench.service.contract.words import Outcome, Pass
 from lossbench.service.settings import Settings
 from lossbench.service.store.work import Work
 from lossbench.worker import lots
+from lossbench.worker.compare import Measured
 from lossbench.worker.main import Worker
 from lossbench.worker.order import CellResult
 
@@ -102,11 +103,11 @@ def install(fault: Fault, case_s: float = CASE_S) -> None:
         finish_lot(self, *args)
         fault.at("lot_finished")
 
-    def measure(self: lots.LotWorker, task: Any) -> list[CellResult]:
+    def measure(self: lots.LotWorker, task: Any) -> Measured:
         time.sleep(case_s / 2)
         fault.at("measuring")
         time.sleep(case_s / 2)
-        return [
+        results = [
             CellResult(
                 cell.id,
                 Outcome.OK,
@@ -116,6 +117,7 @@ def install(fault: Fault, case_s: float = CASE_S) -> None:
             )
             for cell in task.cells
         ]
+        return Measured(results, ())
 
     Work.begin_lot = faulty_begin_lot  # type: ignore[method-assign]
     Work.begin_case = faulty_begin_case  # type: ignore[method-assign]

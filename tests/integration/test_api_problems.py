@@ -91,8 +91,8 @@ BAD_BODIES = [
     ({"labels": {"branch": "a\0b"}}, "", "odd_character", "NUL"),
     ({"labels": {"branch": "\ud800"}}, "", "odd_character", "surrogate"),
     ({"baseline": "liger@0.8.5"}, "/baseline", "baseline_not_built_in", "torch-naive"),
-    ({"kind": "train"}, "", "value_error", "not available"),
-    ({"kind": "compare"}, "", "value_error", "use benchmark"),
+    ({"kind": "train"}, "/kind", "value_error", "not available"),
+    ({"kind": "compare"}, "/contenders", "not_two_contenders", "the base and the candidate"),
     ({"accelerator": "H 200"}, "/accelerator", "string_pattern_mismatch", "pattern"),
 ]
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from lossbench.service.contract.job import JobRequest, UtcTime
+from lossbench.service.contract.job import FEWEST_COMPARED, MOST_COMPARED, JobRequest, UtcTime
 from lossbench.service.contract.words import Dtype, JobKind, Pass, Recipe
+from lossbench.service.statistics.verdict import LOOKS
 
 SHAPE = {"tokens": 8, "hidden": 4, "vocab": 16}
 STREAM = {"first": 1, "random": 2, "low": 1, "high": 4, "last": 4}
@@ -95,10 +96,39 @@ def test_request_with_several_faults_names_all() -> None:
     assert set(found) == {("priority",), ("processes",), ("nonsense",)}
 
 
-@pytest.mark.parametrize("kind", ["compare", "train"])
-def test_request_of_a_kind_to_come_is_refused(kind: str) -> None:
-    with pytest.raises(ValidationError, match=f"kind {kind} is not available in this version"):
-        JobRequest.model_validate(body(kind=kind, contenders=["flce", "liger"]))
+def test_request_of_a_kind_to_come_is_refused() -> None:
+    with pytest.raises(ValidationError, match="kind train is not available in this version"):
+        JobRequest.model_validate(body(kind="train", contenders=["flce", "liger"]))
+
+
+def test_request_of_a_comparison_takes_the_defaults() -> None:
+    request = JobRequest.model_validate(body(kind="compare", contenders=["flce", "liger"]))
+    assert request.is_comparison
+    assert (request.processes, request.least_processes, request.max_processes) == (3, 3, 24)
+    assert (LOOKS[0], LOOKS[-1]) == (FEWEST_COMPARED, MOST_COMPARED)
+
+
+def test_request_of_a_comparison_begins_with_enough_processes_for_a_verdict() -> None:
+    wanted = {"kind": "compare", "processes": 1}
+    assert JobRequest.model_validate(body(**wanted)).least_processes == 3
+    assert JobRequest.model_validate(body(processes=1)).least_processes == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_processes": 8}, "only a job of kind compare has max_processes; use processes"),
+        ({"kind": "compare", "processes": 12, "max_processes": 8}, "8, less than processes, 12"),
+        ({"kind": "compare", "max_processes": 2}, "greater than or equal to 3"),
+        ({"kind": "compare", "max_processes": 25}, "less than or equal to 24"),
+    ],
+)
+def test_request_with_max_processes_that_do_not_fit_is_refused_at_the_field(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=message):
+        JobRequest.model_validate(body(**changes))
+    assert faults_of(**changes) == [("max_processes",)]
 
 
 def test_utc_time_of_another_zone_becomes_utc() -> None:

@@ -35,7 +35,8 @@ def planned(body: dict[str, Any]) -> list[str]:
 
 
 def test_suites_are_there() -> None:
-    assert {"seed.yaml", "smoke-cpu.yaml"} <= {path.name for path in SUITES}
+    names = {path.name for path in SUITES}
+    assert {"seed.yaml", "smoke-cpu.yaml", "first.yaml", "first-trained.yaml"} <= names
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.name)
@@ -47,6 +48,15 @@ def test_seed_suite_is_the_demo_of_a_gpu() -> None:
     suite = next(path for path in SUITES if path.name == "seed.yaml")
     demo, shipped = demo_job("cuda", H200.memory_bytes), read_job_file(suite)
     assert {k: shipped[k] for k in SAME_AS_DEMO} == {k: demo[k] for k in SAME_AS_DEMO}
+
+
+def test_first_suites_ask_the_same_shapes_of_known_contenders() -> None:
+    bodies = {path.name: read_job_file(path) for path in SUITES}
+    first, trained = bodies["first.yaml"], bodies["first-trained.yaml"]
+    assert len(first["shapes"]) == 5
+    assert trained["shapes"] == first["shapes"]
+    assert set(trained["contenders"]) < set(first["contenders"])
+    assert (first["recipes"], trained["recipes"]) == (["normal"], ["trained"])
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def flags(found: CellFindings, device: str = "cuda") -> set[Flag]:
     [
         ({"visits": {0: [[2.0]] * 19}}, Flag.LOW_N),
         ({"visits": {0: [[2.0] * 3, [2.1] * 3] * 4}}, Flag.NOISY),
-        ({"baseline_visits": {0: [[4.0] * 2] * 5 + [[4.5] * 2]}}, Flag.NOISY),
+        ({"baseline_visits": {0: [[4.0] * 4] * 5 + [[4.5] * 4]}}, Flag.NOISY),
         ({"visits": {0: [[0.1] * 4] * 6}, "floor_visits": {}}, Flag.LAUNCH_BOUND),
         ({"floor_visits": {0: [[2.07] * 2] * 6, 1: [[2.07] * 2] * 6}}, Flag.SUSPECT),
         ({"steady": False}, Flag.NOT_STEADY),
@@ -235,6 +235,8 @@ def flags(found: CellFindings, device: str = "cuda") -> set[Flag]:
         ({"vitals": {0: QUIET, 1: {**QUIET, "compiled": 1}}}, Flag.COMPILE_IN_TIMING),
         ({"vitals": {0: {**QUIET, "flags": ["throttled"]}}}, Flag.THROTTLED),
         ({"vitals": {0: {**QUIET, "flags": ["power_capped"]}}}, Flag.POWER_CAPPED),
+        ({"vitals": {0: {**QUIET, "flags": ["alloc_retry"]}}}, Flag.ALLOC_RETRY),
+        ({"vitals": {0: {**QUIET, "flags": ["foreign_process"]}}}, Flag.FOREIGN_PROCESS),
     ],
 )
 def test_flag_is_set_where_it_is_earned(changes: dict[str, Any], flag: Flag) -> None:
@@ -243,7 +245,7 @@ def test_flag_is_set_where_it_is_earned(changes: dict[str, Any], flag: Flag) -> 
 
 
 def test_flag_suspect_begins_below_the_limit() -> None:
-    at_limit = {0: [[2.0 / 0.971] * 2] * 6}
+    at_limit = {0: [[2.0 / 0.971] * 4] * 6}
     assert flags(findings(visits={0: [[2.0] * 4] * 6}, floor_visits=at_limit)) == set()
 
 
@@ -285,3 +287,22 @@ def test_missing_yardstick_gives_errors_without_grade() -> None:
     assert errors.grade is None
     assert all(out.ratio is None for out in errors.outputs)
     assert not any(math.isnan(out.relative_l2 or 0) for out in errors.outputs)
+
+
+def test_details_hold_what_is_of_this_run_only() -> None:
+    signs = {
+        **QUIET,
+        "autotune": ["_row_kernel: num_warps: 8"],
+        "throttle_s": 0.5,
+        "visit_clock_mhz": [1455.0] * 6,
+    }
+    found = findings(
+        vitals={0: signs, 1: {**QUIET, "visit_clock_mhz": [None] * 6}},
+        wall_s={"total": 12.34567, "timed": 6.0},
+        check=check(kernels=["_row_kernel"]),
+    )
+    details = record(found).details
+    assert details["kernels"] == ["_row_kernel"]
+    assert details["autotune"] == {0: ["_row_kernel: num_warps: 8"]}
+    assert details["visit_clock_mhz"] == {0: [1455.0] * 6}
+    assert (details["throttle_s"], details["wall_s"]) == (0.5, {"total": 12.346, "timed": 6.0})

@@ -1,0 +1,135 @@
+"""Results as flat rows for files, batch after batch, so that memory does not grow with their number."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from .database import Database
+from .models import EnvironmentRow, OutputErrorRow, RunRow
+from .results import ResultFilter, filtered
+
+AT_ONCE = 1000
+"""Results that one batch holds."""
+
+_RUN_COLUMNS = (
+    "id",
+    "contender",
+    "kernel",
+    "version",
+    "params",
+    "case_text",
+    "tokens",
+    "hidden",
+    "vocab",
+    "dtype",
+    "recipe",
+    "pass_",
+    "outcome",
+    "reason",
+    "baseline",
+    "environment_id",
+    "worker_id",
+    "processes",
+    "protocol_version",
+    "latency_ms",
+    "latency_low_ms",
+    "latency_high_ms",
+    "samples",
+    "baseline_ms",
+    "floor_ms",
+    "ratio_to_baseline",
+    "ratio_low",
+    "ratio_high",
+    "floor_ratio",
+    "tokens_per_s",
+    "compile_s",
+    "peak_forward_bytes",
+    "held_bytes",
+    "peak_backward_bytes",
+    "outputs_bytes",
+    "workspace_bytes",
+    "grade",
+    "flags",
+    "imported",
+    "invalidated_at",
+    "invalid_reason",
+    "started_at",
+    "ended_at",
+)
+_NAMES = {"case_text": "case", "pass_": "pass"}
+_DEVICE_COLUMNS = ("device_name", "device_type")
+_OUTPUTS = ("loss", "dx", "dw", "db")
+_ERRORS = {"relative_l2": "relative_l2", "error_ratio": "ratio", "max_abs": "max_abs"}
+
+
+def _kind(column: Any) -> type:
+    return str if isinstance(column.type, sa.JSON) else column.type.python_type
+
+
+COLUMNS: dict[str, type] = {
+    **{_NAMES.get(name, name): _kind(getattr(RunRow, name)) for name in _RUN_COLUMNS},
+    **{name: str for name in _DEVICE_COLUMNS},
+    **{f"{output}_{name}": float for output in _OUTPUTS for name in _ERRORS},
+}
+"""Columns of an exported result and what they hold; anything may be None. Flags are joined by `;`."""
+
+Row = tuple[Any, ...]
+
+
+def result_batches(
+    database: Database, wanted: ResultFilter, at_once: int = AT_ONCE
+) -> Iterator[list[Row]]:
+    """Every result that matches, newest first, as rows in the order of COLUMNS; no batch is empty.
+
+    Each batch is a read of its own: results stored meanwhile are not in it.
+    """
+    last: str | None = None
+    while True:
+        with database.reading() as session:
+            rows = _batch(session, wanted, last, at_once)
+        if rows:
+            yield rows
+            last = rows[-1][0]
+        if len(rows) < at_once:
+            return
+
+
+def _batch(session: Session, wanted: ResultFilter, last: str | None, at_once: int) -> list[Row]:
+    columns = [getattr(RunRow, name) for name in _RUN_COLUMNS]
+    devices = [getattr(EnvironmentRow, name) for name in _DEVICE_COLUMNS]
+    query = (
+        filtered(sa.select(*columns, *devices), wanted)
+        .join(EnvironmentRow, EnvironmentRow.id == RunRow.environment_id)
+        .order_by(RunRow.id.desc())
+        .limit(at_once)
+    )
+    if last is not None:
+        query = query.where(RunRow.id < last)
+    found = session.execute(query).all()
+    errors = _errors(session, [row[0] for row in found])
+    flags = _RUN_COLUMNS.index("flags")
+    nothing = (None,) * (len(_OUTPUTS) * len(_ERRORS))
+    return [
+        (*row[:flags], ";".join(row[flags]), *row[flags + 1 :], *errors.get(row[0], nothing))
+        for row in found
+    ]
+
+
+def _errors(session: Session, run_ids: list[str]) -> dict[str, Row]:
+    """Errors of the results that have any, output after output."""
+    names = list(_ERRORS.values())
+    query = sa.select(
+        OutputErrorRow.run_id,
+        OutputErrorRow.output,
+        *(getattr(OutputErrorRow, name) for name in names),
+    ).where(OutputErrorRow.run_id.in_(run_ids))
+    by_run: dict[str, dict[str, Row]] = {}
+    for run_id, output, *values in session.execute(query):
+        by_run.setdefault(run_id, {})[output] = tuple(values)
+    missing = (None,) * len(names)
+    return {
+        run_id: tuple(value for output in _OUTPUTS for value in outputs.get(output, missing))
+        for run_id, outputs in by_run.items()
+    }
