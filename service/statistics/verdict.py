@@ -39,8 +39,7 @@ apart, all three draws are alike in 1 of 32 comparisons of the same code, and 0.
 were called different (4 % apart: 0.3 to 3 %; simulated, noise 0.4 to 0.05 % beside); with this
 least deviation 0.1 %. Nothing below eight processes helps against choices 8 % apart or more.
 0.2 % is the largest value that costs nothing from eight processes on, where it asks for a mean of
-0.5 %, the practical line; at three it asks for 8.5 %. Calls of 30 and 56 ms on an H200 had
-deviations of 0.18 and 0.10 % (2026-11-30).
+0.5 %, the practical line; at three it asks for 8.5 %.
 """
 CONFIDENCE = 0.95
 POWER = 0.9
