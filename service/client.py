@@ -148,6 +148,24 @@ class LossbenchClient:
         found: dict[str, Any] = self._json("GET", f"/results/{_part(result_id)}/nvbench")
         return found
 
+    def import_table(self, table: bytes, query: Params) -> dict[str, Any]:
+        """Send a table of another benchmark; the answer counts its rows."""
+        headers = {"Content-Type": "text/csv"}
+        answered: dict[str, Any] = self._json("POST", "/imports", query, table, headers)
+        return answered
+
+    def exported(self, ending: str, query: Params) -> Iterator[bytes]:
+        """Results that match as the bytes of a file; `ending` is `csv` or `parquet`."""
+        path = f"/export/results.{ending}"
+        try:
+            with self._http.stream("GET", path, params=_query(query)) as response:
+                if response.is_error:
+                    response.read()
+                    raise _error_of(response)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise _unreachable(self.url, error) from error
+
     def compare(
         self, base: str, candidates: Sequence[str], **filters: Value | Sequence[Value] | None
     ) -> Comparison:
@@ -263,12 +281,13 @@ class LossbenchClient:
         method: str,
         path: str,
         query: Params | None = None,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
+        sent: dict[str, Any] = {"content" if isinstance(body, bytes) else "json": body}
         try:
             response = self._http.request(
-                method, path, params=_query(query or {}), json=body, headers=headers
+                method, path, params=_query(query or {}), headers=headers, **sent
             )
         except httpx.TransportError as error:
             raise _unreachable(self.url, error) from error

@@ -12,7 +12,7 @@ from typing import Any
 from ..contract.errors import MissingPackageError
 
 GROUP_ROWS = 10_000
-"""Rows of one row group. Each adds about 20 KiB to the footer, which is held until the end."""
+"""Rows of one row group, which is held whole; the footer is held too and grows with each."""
 
 Batches = Iterable[Sequence[Sequence[Any]]]
 

@@ -1,4 +1,4 @@
-"""`lossbench export`: results in the forms of other tools."""
+"""`lossbench export`: results as files, and in the forms of other tools."""
 
 import json
 import sys
@@ -10,12 +10,9 @@ import typer
 from ..contract.errors import InvalidRequestError
 from .output import console
 
-app = typer.Typer(help="Results in the forms of other tools.", no_args_is_help=True)
+ENDINGS = ("csv", "parquet")
 
-
-@app.callback()
-def _group() -> None:
-    """Keep `export` a group while it has one command."""
+app = typer.Typer(help="Results as files, and in the forms of other tools.", no_args_is_help=True)
 
 
 @app.command()
@@ -40,3 +37,43 @@ def nvbench(
     except OSError as error:
         raise InvalidRequestError(f"{output}: {error.strerror}") from error
     console.print(f"wrote {output}")
+
+
+@app.command()
+def results(
+    file: Annotated[Path, typer.Argument(help="File to write, NAME.csv or NAME.parquet.")],
+    narrow: Annotated[
+        list[str] | None,
+        typer.Option("--filter", help="A filter of results, name=value; may be repeated."),
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="Address of the service.")] = None,
+) -> None:
+    """Write every result that matches to a file; the filters are those of GET /results.
+
+    Parquet needs pyarrow where the service runs. In CSV a text that a spreadsheet would run as a
+    formula has an apostrophe before it.
+
+    Example: `lossbench export results h200.csv --filter "gpu=NVIDIA H200" --filter outcome=ok`
+    """
+    from .following import client_for
+
+    ending = file.suffix.removeprefix(".")
+    if ending not in ENDINGS:
+        raise InvalidRequestError(f"{file}: the file is called NAME.csv or NAME.parquet")
+    query: dict[str, list[str]] = {}
+    for pair in narrow or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidRequestError(f"filter {pair!r} is not name=value, such as kernel=flce")
+        query.setdefault(name, []).append(value)
+    partial = file.with_name(file.name + ".partial")
+    try:
+        with client_for(url) as client, partial.open("wb") as target:
+            for chunk in client.exported(ending, query):
+                target.write(chunk)
+        partial.replace(file)
+    except OSError as error:
+        raise InvalidRequestError(f"{file}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    console.print(f"wrote {file} ({file.stat().st_size / 1024:.0f} KiB)")

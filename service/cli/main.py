@@ -8,7 +8,7 @@ import structlog
 import typer
 
 from ..contract.errors import LossbenchError, SetupError
-from . import checks, comparing, databases, exports, kernels, measuring, serving, tokens
+from . import checks, comparing, databases, exports, importing, kernels, measuring, serving, tokens
 from .output import fail
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 serving.register(app)
 measuring.register(app)
 comparing.register(app)
+importing.register(app)
 checks.register(kernels.app)
 app.add_typer(kernels.app, name="kernels")
 app.add_typer(databases.app, name="db")

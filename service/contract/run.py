@@ -22,7 +22,7 @@ def _nan_of_null(value: object) -> object:
     return math.nan if value is None else value
 
 
-Milliseconds = Annotated[float, BeforeValidator(_nan_of_null)]
+OrNan = Annotated[float, BeforeValidator(_nan_of_null)]
 """NaN where the number is not known, as in imported results; JSON, which has no NaN, holds null."""
 
 
@@ -83,13 +83,13 @@ class LatencySummary(Record):
     """Summary of the samples of one arm, in milliseconds, over all processes of the run."""
 
     n: int
-    median_ms: Milliseconds
-    mean_ms: Milliseconds
-    minimum_ms: Milliseconds
-    q1_ms: Milliseconds
-    q3_ms: Milliseconds
-    p95_ms: Milliseconds
-    mad_ms: Milliseconds
+    median_ms: OrNan
+    mean_ms: OrNan
+    minimum_ms: OrNan
+    q1_ms: OrNan
+    q3_ms: OrNan
+    p95_ms: OrNan
+    mad_ms: OrNan
     outliers: int
     host_launch_median_ms: float | None = None
 
@@ -123,8 +123,8 @@ class Measurement(Record):
     floor: LatencySummary | None = None
     ratio_to_baseline: Interval | None = None
     floor_ratio: Interval | None = None
-    compile_s: float = 0.0
-    first_call_s: float = 0.0
+    compile_s: OrNan = 0.0
+    first_call_s: OrNan = 0.0
     recompiles: int = 0
     autotune: str | None = None
     tokens_per_s: float | None = None

@@ -1,11 +1,13 @@
-"""Results as flat rows for files, batch after batch, so that memory does not grow with their number."""
+"""Results as flat rows for files, batch after batch: memory does not grow with their number."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from .base import UtcDateTime
 from .database import Database
 from .models import EnvironmentRow, OutputErrorRow, RunRow
 from .results import ResultFilter, filtered
@@ -65,7 +67,10 @@ _ERRORS = {"relative_l2": "relative_l2", "error_ratio": "ratio", "max_abs": "max
 
 
 def _kind(column: Any) -> type:
-    return str if isinstance(column.type, sa.JSON) else column.type.python_type
+    if isinstance(column.type, UtcDateTime):
+        return datetime
+    kind: type = str if isinstance(column.type, sa.JSON) else column.type.python_type
+    return kind
 
 
 COLUMNS: dict[str, type] = {
@@ -73,7 +78,7 @@ COLUMNS: dict[str, type] = {
     **{name: str for name in _DEVICE_COLUMNS},
     **{f"{output}_{name}": float for output in _OUTPUTS for name in _ERRORS},
 }
-"""Columns of an exported result and what they hold; anything may be None. Flags are joined by `;`."""
+"""Columns of an exported result and their types; anything may be None. Flags are joined by `;`."""
 
 Row = tuple[Any, ...]
 

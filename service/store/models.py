@@ -13,6 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from ..contract.words import CellState, Grade, JobKind, JobState, LotState, Outcome, Pass
 from .base import AutoId, Base, UtcDateTime, one_of
 from .evidence_models import CheckRow, ComparisonRow, DeviceProofRow
+from .import_models import ImportedRow
 
 __all__ = [
     "Base",
@@ -24,6 +25,7 @@ __all__ = [
     "EnvironmentRow",
     "EventRow",
     "IdempotencyRow",
+    "ImportedRow",
     "JobRow",
     "LotRow",
     "OutputErrorRow",
