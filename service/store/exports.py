@@ -11,54 +11,20 @@ from .base import UtcDateTime
 from .database import Database
 from .models import EnvironmentRow, OutputErrorRow, RunRow
 from .results import ResultFilter, filtered
+from .views import SAME_COLUMNS
 
 AT_ONCE = 1000
 """Results that one batch holds."""
 
+_CASE = SAME_COLUMNS.index("tokens")
+_OUTCOME = SAME_COLUMNS.index("outcome")
+# as in a result of the API, with the case before its sizes and the pass before the outcome
 _RUN_COLUMNS = (
-    "id",
-    "contender",
-    "kernel",
-    "version",
-    "params",
+    *SAME_COLUMNS[:_CASE],
     "case_text",
-    "tokens",
-    "hidden",
-    "vocab",
-    "dtype",
-    "recipe",
+    *SAME_COLUMNS[_CASE:_OUTCOME],
     "pass_",
-    "outcome",
-    "reason",
-    "baseline",
-    "environment_id",
-    "worker_id",
-    "processes",
-    "protocol_version",
-    "latency_ms",
-    "latency_low_ms",
-    "latency_high_ms",
-    "samples",
-    "baseline_ms",
-    "floor_ms",
-    "ratio_to_baseline",
-    "ratio_low",
-    "ratio_high",
-    "floor_ratio",
-    "tokens_per_s",
-    "compile_s",
-    "peak_forward_bytes",
-    "held_bytes",
-    "peak_backward_bytes",
-    "outputs_bytes",
-    "workspace_bytes",
-    "grade",
-    "flags",
-    "imported",
-    "invalidated_at",
-    "invalid_reason",
-    "started_at",
-    "ended_at",
+    *SAME_COLUMNS[_OUTCOME:],
 )
 _NAMES = {"case_text": "case", "pass_": "pass"}
 _DEVICE_COLUMNS = ("device_name", "device_type")

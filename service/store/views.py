@@ -10,7 +10,7 @@ from .events import now
 from .jobs import JobCounts, count_cells, queue_position
 from .models import CellRow, JobRow, RunRow
 
-_SAME = [
+SAME_COLUMNS = (
     "id",
     "contender",
     "kernel",
@@ -52,7 +52,8 @@ _SAME = [
     "invalid_reason",
     "started_at",
     "ended_at",
-]
+)
+"""Columns of a run that a result carries under the same name, in the order of the API."""
 
 
 def result_view(run: RunRow) -> Result:
@@ -69,7 +70,7 @@ def result_view(run: RunRow) -> Result:
     ]
     return Result.model_validate(
         {
-            **{name: getattr(run, name) for name in _SAME},
+            **{name: getattr(run, name) for name in SAME_COLUMNS},
             "case": run.case_text,
             "pass": run.pass_,
             "device_name": run.environment.device_name,
