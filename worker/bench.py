@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lossbench.kernels.catalogue import Need, build, spec_of, why_unsupported
+from lossbench.kernels.catalogue import KernelSpec, Need, build, spec_of, why_unsupported
 from lossbench.kernels.errors import UnsupportedHere
 from lossbench.kernels.floor import Floor
 from lossbench.kernels.inputs import make_inputs
@@ -28,7 +28,8 @@ from .timing import CpuStopwatch, CudaStopwatch, Stopwatch, Timed
 
 READY_CALLS = 3
 GUARD = TimerGuard()
-_KERNELS_RUN: dict[str, list[str]] = {}
+_KERNELS_RUN: dict[tuple[str, str], list[str]] = {}
+"""Kernels of one call by contender and dtype: another dtype may take another path."""
 OUTPUTS = ("loss", "dx", "dw", "db")
 YARDSTICKS = {"loss": "torch-upcast", "dx": "torch-naive", "dw": "torch-naive", "db": "torch-naive"}
 
@@ -116,7 +117,7 @@ class CaseBench:
             raise UnsupportedHere(reason)
         return _Contender(
             text=contender.text,
-            kernel_names=spec.kernel_names,
+            kernel_names=names_to_prove(spec, self.problem.dtype),
             function=build(contender.kernel, version, contender.params),
             version=version,
             uses_triton=spec.uses_triton,
@@ -197,11 +198,12 @@ class CaseBench:
         """GPU kernels of one call, looked at once in a process for each contender."""
         if self.device != "cuda":
             return []
-        if contender.text not in _KERNELS_RUN:
+        key = (contender.text, self.problem.dtype)
+        if key not in _KERNELS_RUN:
             self.leaves.clear()
-            _KERNELS_RUN[contender.text] = kernels_of(timed.call)
+            _KERNELS_RUN[key] = kernels_of(timed.call)
             self.leaves.clear()
-        return _KERNELS_RUN[contender.text]
+        return _KERNELS_RUN[key]
 
     def _timed_outputs(self, timed: ContenderArm) -> dict[str, Tensor | None]:
         """Loss and gradients of a call that went through the stopwatch like every other."""
@@ -307,6 +309,11 @@ def _empty_batch(
     return {**compared, "loss": replace(compared["loss"], relative_l2=0.0, not_finite=0)}, [
         "nan_on_empty"
     ]
+
+
+def names_to_prove(spec: KernelSpec, dtype: str) -> tuple[str, ...]:
+    """Names of which a GPU kernel must have run; none where the plain path is the declared one."""
+    return () if spec.fallback and dtype == "float64" else spec.kernel_names
 
 
 def need_here(problem: Problem, device: str, interpreted: bool) -> Need:

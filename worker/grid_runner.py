@@ -1,6 +1,7 @@
 """The correctness grid for many contenders: children side by side, since nothing is timed."""
 
 import contextlib
+import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +75,7 @@ class GridRunner:
         self._one_large = threading.Lock()
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="grid")
         self._seats: dict[threading.Thread, _Seat] = {}
+        self._seat_numbers = itertools.count()
 
     def __enter__(self) -> "GridRunner":
         return self
@@ -151,7 +153,10 @@ class GridRunner:
         self, contender: Contender, environment: ContenderEnvironment, shard: Sequence[CheckCase]
     ) -> list[CaseCheck]:
         thread = threading.current_thread()
-        seat = self._seats.setdefault(thread, _Seat(len(self._seats)))
+        if thread not in self._seats:
+            # a counter, not the number of seats: two threads may come at once
+            self._seats[thread] = _Seat(next(self._seat_numbers))
+        seat = self._seats[thread]
         if seat.environment is not None and seat.environment.key != environment.key:
             self._pool.discard(seat.environment, seat.number)
         seat.environment = environment

@@ -160,7 +160,7 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         "dX and dW are summed tile by tile in the dtype of input and weight; its newer git form "
         "has Kahan sums against it",
         f"axolotl-ai-cloud/axolotl PR 1601; {FOUND_HERE}",
-        ("sizes/*", "reports/K21n"),
+        ("sizes/gpt-2/*", "sizes/phi-3/*", "sizes/qwen-2.5/*", "sizes/past-2^31/*", "reports/K21n"),
     ),
     KnownFault(
         "quack",

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from lossbench.kernels.catalogue import build
+from lossbench.kernels.catalogue import build, spec_of
 from lossbench.kernels.cheats import CHEATS
 from lossbench.kernels.checks.cases import CheckCase
 from lossbench.kernels.checks.grid import BY_ID, GRID
@@ -17,6 +17,7 @@ from lossbench.kernels.mutants import MUTANTS
 from lossbench.kernels.protocol import LossFunction
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.words import Grade, Outcome
+from lossbench.worker.bench import names_to_prove
 from lossbench.worker.checks import GridChecker, check_function
 from lossbench.worker.guards import TimerGuard
 
@@ -122,3 +123,10 @@ def test_case_that_needs_a_gpu_says_so_on_a_cpu() -> None:
     checker = GridChecker(Contender.parse("torch-naive"), "cpu", False)
 
     assert checker.why_not(BY_ID["cheats/side-stream"]) == "this case needs a GPU"
+
+
+def test_own_kernel_is_proved_except_on_a_declared_plain_path() -> None:
+    """flce takes torch's own kernels for float64, and says so; every other dtype needs its own."""
+    assert names_to_prove(spec_of("flce"), "float64") == ()
+    assert names_to_prove(spec_of("flce"), "bfloat16") == spec_of("flce").kernel_names != ()
+    assert names_to_prove(spec_of("liger"), "float64") == spec_of("liger").kernel_names != ()
