@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lossbench.service.contract.catalogue import Catalogue
+from lossbench.service.contract.catalogue import Catalogue, load_catalogue
 from lossbench.service.contract.check import CaseCheck, CheckRecord
 from lossbench.service.contract.known_faults import explained
 from lossbench.service.contract.run import Environment
@@ -21,6 +24,7 @@ FAULT = {
     "since": "0.6.4",
     "before": "0.9",
 }
+H200_CHECKS = Path(__file__).parents[3] / "service" / "store" / "sets" / "h200-checks.jsonl.gz"
 MOMENT = datetime(2026, 11, 30, tzinfo=UTC)
 
 
@@ -94,3 +98,25 @@ def test_failed_case_is_explained_only_by_a_fault_of_its_kernel_version_and_para
     (found,) = explained(check(contender, case, outcome), catalogue(**fault)).cases
 
     assert found.known_fault == ("the weight gets no gradient (somewhere#1)" if known else None)
+
+
+def test_every_wrong_case_of_the_shipped_h200_checks_has_a_known_fault() -> None:
+    """What took too long is explained by nothing; all else that failed there must be."""
+    shipped = load_catalogue()
+    checked, unexplained = 0, []
+    with gzip.open(H200_CHECKS, "rt", encoding="utf-8") as lines:
+        header = json.loads(next(lines))
+        for line in map(json.loads, lines):
+            environment = header["environments"][line["environment"]]
+            record = CheckRecord.model_validate({**line["record"], "environment": environment})
+            if record.contender.kernel not in shipped.kernels:
+                continue  # an operator's own name for a checkout
+            checked += 1
+            unexplained += [
+                (record.contender.text, case.case)
+                for case in explained(record, shipped).cases
+                if case.outcome in (Outcome.WRONG, Outcome.FAILED) and case.known_fault is None
+            ]
+
+    assert checked == 34
+    assert unexplained == []
