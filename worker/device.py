@@ -44,6 +44,7 @@ def _probe(gpu: int | None, arguments: list[str]) -> Probe:
     variables = dict(os.environ, PYTHONSAFEPATH="1")
     if gpu is not None:
         variables["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        variables.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     command = [sys.executable, "-P", "-m", "lossbench.worker.probe", *arguments]
     try:
         done = subprocess.run(

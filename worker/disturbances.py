@@ -12,16 +12,22 @@ class CompileWatch:
         self._seen = self._triton = 0
         self._hooked = False
 
-    def _triton_compiled(self, **_: Any) -> None:
-        self._triton += 1
-
     def hook(self) -> None:
-        """Listen to Triton once something has imported it: that import takes seconds."""
+        """Listen to Triton once something has imported it: that import takes seconds.
+
+        A listener that is there already, another watch or the user's own, goes on hearing.
+        """
         triton = sys.modules.get("triton")
         runtime = getattr(getattr(triton, "knobs", None), "runtime", None)
-        if self._hooked or runtime is None or runtime.jit_post_compile_hook is not None:
+        if self._hooked or runtime is None:
             return
-        runtime.jit_post_compile_hook = self._triton_compiled
+        earlier = runtime.jit_post_compile_hook
+
+        def compiled(**told: Any) -> Any:
+            self._triton += 1
+            return earlier(**told) if earlier is not None else None
+
+        runtime.jit_post_compile_hook = compiled
         self._hooked = True
 
     def since_last(self) -> int:

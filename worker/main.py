@@ -79,6 +79,8 @@ class Worker:
             )
         if options.gpu is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = str(options.gpu)
+            # NVML counts like this; CUDA alone would put the fastest card first
+            os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         environment, tested = self._look_at_device(data_dir)
         self._lock_fd = take_device_lock(data_dir, environment.device_uuid_hash)
         self.queues = options.queues or (default_queue(environment),)

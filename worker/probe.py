@@ -34,7 +34,7 @@ VARIABLES = (
     "CUDA_",
     "KMP_",
     "MKL_",
-    "NVIDIA_",
+    "NVIDIA_TF32_OVERRIDE",
     "OMP_",
     "PYTORCH_",
     "TORCH",
@@ -135,7 +135,7 @@ def _cuda_facts() -> dict[str, Any]:
     return facts
 
 
-def _variables() -> str:
+def variables_that_matter() -> str:
     """Environment variables that change how kernels run, as JSON: part of what was measured."""
     chosen = {
         name: value[:200]
@@ -180,7 +180,7 @@ def describe(quick: bool = False) -> dict[str, Any]:
         "lossbench": _version("lossbench"),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "container": os.environ.get("LOSSBENCH_IMAGE_DIGEST"),
-        "variables": _variables(),
+        "variables": variables_that_matter(),
     }
     slow_software = [facts.get(key) for key in ("torch", "torch_git", "triton", "python", "cuda")]
     slow_software.append(facts.get("driver"))

@@ -4,6 +4,7 @@ A visit is a stretch of calls of one arm: equal in time for all arms, its first 
 since the arm that ran before sets the power state (docs/measuring.md).
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ WARM_UP_CAP_S = 10.0
 STEADY_SHARE = 0.01
 GROUP = 5
 FLUSH_BYTES = 256 * 2**20
+AHEAD_MS = 1.0
+"""How long the device is kept at work before a call, so that its launches are there in time."""
+AHEAD_SIZE = 4096
 
 
 class Timed(Protocol):
@@ -54,8 +58,10 @@ class CpuStopwatch:
 
 
 class CudaStopwatch:
-    """Device events around the call, behind a write of non-constant data over twice the L2 cache.
+    """Device events around the call, behind products of our own and a write over twice the cache.
 
+    The products keep the device at work, at the power of products, while the host launches the
+    call's first kernels, as the layers before a loss do in training: no gap stands in the time.
     Cache lines of zeros can survive a flush by `zero_`, so the flush copies random data.
     """
 
@@ -66,6 +72,26 @@ class CudaStopwatch:
         self._target = torch.empty_like(self._source)
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        side = (AHEAD_SIZE, AHEAD_SIZE)
+        self._left = torch.randn(side, device="cuda", dtype=torch.float16)
+        self._product = torch.empty_like(self._left)
+        self.products_ahead = self._count_products()
+
+    def _count_products(self) -> int:
+        """Products that take AHEAD_MS on this device, from the fastest of a few."""
+        self._multiply(3)
+        taken = []
+        for _ in range(5):
+            self._start.record()
+            self._multiply(1)
+            self._end.record()
+            torch.cuda.synchronize()
+            taken.append(self._start.elapsed_time(self._end))
+        return max(1, math.ceil(AHEAD_MS / max(min(taken), 1e-3)))
+
+    def _multiply(self, count: int) -> None:
+        for _ in range(count):
+            torch.mm(self._left, self._left, out=self._product)
 
     def flush(self) -> None:
         """Write random data over at least twice the L2 cache."""
@@ -74,6 +100,7 @@ class CudaStopwatch:
     def time(self, arm: Timed) -> tuple[float, float]:
         """Run and time `arm` once, in milliseconds."""
         arm.before()
+        self._multiply(self.products_ahead)
         self.flush()
         self._start.record()
         launched = time.perf_counter()

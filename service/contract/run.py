@@ -2,7 +2,8 @@
 
 History of PROTOCOL_VERSION: 1 = visits in turns with lead-in, baseline and floor in the same
 process, memory and errors from calls of their own. 2 = the arm that goes first alternates over
-processes, too; warm-up until power, clock and temperature are steady.
+processes, too; warm-up until power, clock and temperature are steady. 3 = products of our own run
+before each call on a GPU, so that the time the host takes to launch the first kernels is not in it.
 """
 
 import math
@@ -15,7 +16,7 @@ from .case import Case
 from .contender import Contender
 from .words import Arm, Flag, Grade, Outcome, Pass
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 def _nan_of_null(value: object) -> object:

@@ -1,5 +1,6 @@
 """From a database to the lines of a set: ended jobs, their cells and results, and checks."""
 
+import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ class _Collector:
 
     def environment(self, environment: Environment) -> int:
         """Its place in the header."""
-        environment = _publishable(environment)
+        environment = publishable(environment)
         key = environment.model_dump_json()
         if key not in self._place:
             self._place[key] = len(self.environments)
@@ -169,11 +170,17 @@ class _Collector:
         )
 
 
-def _publishable(environment: Environment) -> Environment:
-    """The environment without what names the machine: its host, and the build of its kernel."""
+def publishable(environment: Environment) -> Environment:
+    """The environment without what names the machine: host, build of its kernel, its folders."""
     facts = {name: value for name, value in environment.facts.items() if name != "hostname_hash"}
     if isinstance(system := facts.get("os"), str):
         facts["os"] = system.partition("-")[0]
+    if isinstance(variables := facts.get("variables"), str):
+        kept = {
+            name: "(a path)" if "/" in str(value) else value
+            for name, value in json.loads(variables).items()
+        }
+        facts["variables"] = json.dumps(kept)
     return environment.model_copy(update={"facts": facts})
 
 

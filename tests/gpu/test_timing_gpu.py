@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
+import time
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.words import Pass
 from lossbench.worker.bench import CaseBench
 from lossbench.worker.self_test import self_test
-from lossbench.worker.timing import make_visit, warm_up
+from lossbench.worker.timing import CudaStopwatch, make_visit, warm_up
 from lossbench.worker.vitals import VitalsSampler
 
 pytestmark = [
@@ -25,6 +26,7 @@ pytestmark = [
 LONG_ENOUGH_MS = 5.0
 AGREEMENT = 0.01
 ROUNDS = 6
+HOST_S = 0.0006
 
 
 def do_bench_median_ms(arm: Any, bench: CaseBench) -> float:
@@ -74,3 +76,34 @@ def test_same_code_passes_the_self_test_of_a_worker() -> None:
     found = self_test("cuda")
     assert found["passed"], found
     assert found["seconds"] < 30.0
+
+
+class Product:
+    """A product of about 1.4 ms on an H200, launched `host_s` after the call began."""
+
+    def __init__(self, host_s: float) -> None:
+        self._left = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        self._host_s = host_s
+
+    def before(self) -> None:
+        """Nothing."""
+
+    def call(self) -> None:
+        """The host's part, then the device's."""
+        began = time.perf_counter()
+        while time.perf_counter() - began < self._host_s:
+            pass
+        torch.mm(self._left, self._left)
+
+
+def test_host_work_before_the_first_kernel_is_not_in_the_time() -> None:
+    stopwatch = CudaStopwatch()
+    prompt, late = Product(0.0), Product(HOST_S)
+    warm_up(prompt, stopwatch, 1.0)
+    gaps = []
+    for number in range(ROUNDS):
+        order = (prompt, late) if number % 2 == 0 else (late, prompt)
+        ms = {id(arm): statistics.median(make_visit(arm, stopwatch).latency_ms) for arm in order}
+        gaps.append(ms[id(late)] - ms[id(prompt)])
+    # without work ahead of the call, all of it but the flush would be there
+    assert abs(statistics.median(gaps)) < 1e3 * HOST_S / 4, gaps

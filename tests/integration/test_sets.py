@@ -146,11 +146,12 @@ def commands(tmp_path: Path) -> Commands:
 def test_shipped_sets_loaded_and_exported_again_keep_their_records(commands: Commands) -> None:
     first = commands.run("db", "load")
     assert "set h200-checks: 35 checks new, 0 known" in first.stdout, first.stderr
+    assert "set h200-first: 46 runs new, 0 known" in first.stdout
     target = str(commands.folder / "again.jsonl.gz")
     exported = commands.run("db", "export", target, "--checks", "--device", "NVIDIA H200")
     assert "35 checks" in exported.stdout, exported.stderr
     again = commands.run("db", "load", target)
-    assert "set again: 0 checks new, 35 known" in again.stdout
+    assert "set again: 0 runs new, 46 known; 0 checks new, 35 known" in again.stdout
     assert "exists already" in commands.refused("db", "export", target, "--checks")
 
 
