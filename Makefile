@@ -67,6 +67,23 @@ docs: $(DEV_STAMP) ## write the generated pages of docs/reference anew
 figures: $(DEV_STAMP) ## print how often verdicts are wrong, simulated (half a minute)
 	$(BIN)/python -P tests/simulation/figures.py
 
+# A filled database stays in .venv, so that a second run only measures; RESULTS and SCALE_URL choose
+# another one. SCALE_URL=postgresql fills and measures a server that is started for it.
+RESULTS ?= 1000000
+SCALE_URL ?= sqlite:///$(CURDIR)/$(VENV)/scale-$(RESULTS).db
+.PHONY: scale
+scale: $(DEV_STAMP) ## print how fast pages and API are over 1,000,000 results (RESULTS=, SCALE_URL=)
+	$(BIN)/python -P tests/benchmarks/scale.py $(SCALE_URL) --results $(RESULTS) --imports 30 --export
+
+.PHONY: compare-peers
+compare-peers: $(DEV_STAMP) $(VENV)/lnt/bin/lnt ## print lossbench beside LNT 0.4.20, both with the same data
+	$(BIN)/python -P tests/benchmarks/compare_peers.py $(VENV)/lnt/bin/lnt
+
+# LNT pins a SQLAlchemy of its own, so it gets an environment of its own.
+$(VENV)/lnt/bin/lnt: | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/lnt
+	$(VENV)/lnt/bin/python -m pip install --quiet 'llvm-lnt==0.4.20'
+
 .PHONY: venv
 venv: $(DEV_STAMP) ## only set up .venv, with everything that tests need
 
@@ -88,6 +105,7 @@ check-tests: $(DEV_STAMP)
 	set -x; $(BIN)/pytest -q --durations=10 -m "$$chosen" $(PYTEST_ARGS)
 
 check-all-tests: $(DEV_STAMP)
+	$(PIP) install --quiet --editable ".[hugging-face]"
 	@chosen=''; if ! $(HAS_GPU); then chosen='not gpu'; fi; \
 	set -x; $(BIN)/pytest -q --durations=25 -m "$$chosen" $(PYTEST_ARGS)
 

@@ -134,13 +134,15 @@ def estimate_peak_bytes(
 ) -> int:
     """Bytes alive at the peak of forward_backward: inputs, outputs and workspace.
 
-    Slightly conservative: the allocator's rounding is not counted, but no overlap of outputs and
-    workspace is assumed. `version` None means the newest.
+    The allocator's rounding is not counted. `version` None means the newest.
     """
     chosen = version or (spec.versions[-1] if spec.versions else None)
     case = _case(spec, params, (tokens, hidden, vocab), dtype_bytes, chosen)
-    workspace = max(case.total(spec.memory.forward), case.total(spec.memory.backward))
-    return int(case.total(INPUTS_AND_OUTPUTS) + workspace)
+    memory, both = spec.memory, case.total(INPUTS_AND_OUTPUTS)
+    workspace = max(case.total(memory.forward), case.total(memory.backward))
+    # of NH and VH there are inputs and gradients
+    gradients = case.total((Term("NH", elements=1), Term("VH", elements=1)))
+    return int(both + max(workspace, case.total(memory.before_outputs) - gradients))
 
 
 def estimate_seconds(

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .flce.chunks import accumulation_dtype
 from .flce.rows import RowOptions, RowTensors
-from .flce.torch_cross_entropy import cross_entropy_in_place
+from .flce.v1.chunks import accumulation_dtype
+from .flce.v1.torch_cross_entropy import cross_entropy_in_place
 from .problem import Inputs
 
 # Rows of the logits product made at a time: 8192 rows already run at the full product rate, and

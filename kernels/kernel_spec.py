@@ -127,10 +127,15 @@ class Term:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes alive beyond inputs and outputs, by moment; the peak is the larger of the two sums."""
+    """Bytes alive beyond inputs, by moment; the peak is the largest of the three sums.
+
+    `forward` and `backward` come on top of loss, dX and dW; `before_outputs` is a moment at which
+    dX and dW are not there yet.
+    """
 
     forward: tuple[Term, ...] = ()
     backward: tuple[Term, ...] = ()
+    before_outputs: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,8 @@ class KernelSpec:
     `kernel_names`: parts of the names of GPU kernels, one of which must have run: a fallback never
     passes for the kernel. `modules` are those whose source is hashed: the code that a call runs.
     Origin "checkout": never on an index; it runs only where the operator points to its files.
+    `usage` is the measured call with default params and no option, in the library's own words: from
+    `input, weight, target` it makes `loss`. `aliases` are earlier names of the kernel.
     """
 
     name: str
@@ -200,6 +207,8 @@ class KernelSpec:
     memory: Memory = Memory()
     traffic: tuple[Term, ...] = ()
     product_slowdown: float = 1.0
+    usage: str = ""
+    aliases: tuple[str, ...] = ()
 
     def complete(self, params: Mapping[str, object]) -> dict[str, ParamValue]:
         """All params, checked, with defaults filled in.

@@ -88,7 +88,14 @@ def spec_faults(spec: KernelSpec) -> Iterator[str]:
         yield f"chunk_rule {spec.chunk_rule!r} is no rule, such as none or fixed:<param>"
     yield from _version_faults(spec)
     yield from _param_faults(spec)
-    yield from _term_faults((*spec.memory.forward, *spec.memory.backward, *spec.traffic))
+    yield from _term_faults(
+        (
+            *spec.memory.forward,
+            *spec.memory.backward,
+            *spec.memory.before_outputs,
+            *spec.traffic,
+        )
+    )
     for setup in spec.setups:
         yield from _setup_faults(spec, setup)
 

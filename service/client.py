@@ -17,11 +17,15 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from .api.errors import problem_name
+from .api.aggregate_records import Fronts, SeriesPoints, SeriesView, ShapeMap
+from .api.problem_reading import error_of_problem
+from .api.proof_records import ProofView
+from .api.recommend_records import Recommendation
 from .api.records import Comparison, DryRun, KernelView, MachineView, Retried
+from .api.view_records import ViewStatus
 from .contract import errors
 from .contract.comparison import ComparisonView
-from .contract.errors import Fault, InvalidRequestError, LossbenchError, SetupError
+from .contract.errors import LossbenchError, SetupError
 from .contract.job import JobRequest
 from .contract.result import CellView, JobView, Result
 
@@ -142,6 +146,47 @@ class LossbenchClient:
     def results(self, **filters: Value | Sequence[Value] | None) -> Iterator[Result]:
         """Results that match, page after page. `pass_` stands for the filter `pass`."""
         return self._paged(Result, "/results", _query(filters))
+
+    def result(self, result_id: str) -> Result:
+        """One result."""
+        return self._send(Result, "GET", f"/results/{_part(result_id)}")
+
+    def invalidate(self, result_id: str, reason: str) -> Result:
+        """Take a result out of use; needs the scope `admin`."""
+        body = {"invalid_reason": reason}
+        return self._send(Result, "PATCH", f"/results/{_part(result_id)}", None, body)
+
+    def recommend(self, **query: Value | None) -> Recommendation:
+        """The contender to use: `model`, or `hidden` and `vocab`; `tokens`; `gpu`; options."""
+        return self._send(Recommendation, "GET", "/recommend", query)
+
+    def series(self, **filters: Value | Sequence[Value] | None) -> Iterator[SeriesView]:
+        """Series of the results that match, the latest measured first."""
+        return self._paged(SeriesView, "/series", _query(filters))
+
+    def series_points(self, series_id: str, **query: Value | Sequence[Value]) -> SeriesPoints:
+        """The newest points of a series, at most 1,000, as columns."""
+        return self._send(SeriesPoints, "GET", f"/series/{_part(series_id)}/points", query)
+
+    def shape_map(self, **filters: Value | Sequence[Value] | None) -> ShapeMap:
+        """Who is fastest at which shape."""
+        return self._send(ShapeMap, "GET", "/shape-map", filters)
+
+    def pareto(self, **filters: Value | Sequence[Value] | None) -> Fronts:
+        """Memory against time, case by case."""
+        return self._send(Fronts, "GET", "/pareto", filters)
+
+    def make_view(self, path: str, query: Mapping[str, Any]) -> ViewStatus:
+        """Keep `/compare` or `/results` with this query under a permalink."""
+        return self._send(ViewStatus, "POST", "/views", None, {"path": path, "query": query})
+
+    def view(self, view_hash: str) -> ViewStatus:
+        """A permalink, and what has become of its results since."""
+        return self._send(ViewStatus, "GET", f"/views/{_part(view_hash)}")
+
+    def proofs(self, **filters: Value | Sequence[Value] | None) -> Iterator[ProofView]:
+        """What devices showed that they can tell apart, newest first."""
+        return self._paged(ProofView, "/proofs", _query(filters))
 
     def nvbench(self, result_id: str) -> dict[str, Any]:
         """A result in the form of NVBench's JSON files."""
@@ -338,29 +383,12 @@ def _unreachable(url: str, error: Exception) -> LossbenchError:
     return ConnectionBrokenError(f"{url} broke the connection ({type(error).__name__})")
 
 
-def _error_classes() -> dict[str, type[LossbenchError]]:
-    found: dict[str, type[LossbenchError]] = {}
-    waiting: list[type[LossbenchError]] = [LossbenchError]
-    while waiting:
-        error = waiting.pop()
-        found[problem_name(error)] = error
-        waiting += error.__subclasses__()
-    return found
-
-
 def _error_of(response: httpx.Response) -> LossbenchError:
     """The error that a problem document stands for."""
     try:
-        problem = response.json()
-        name = str(problem["type"]).rpartition("#")[2]
-        detail = str(problem["detail"])
-        faults = [Fault(f["pointer"], f["code"], f["message"]) for f in problem.get("errors", ())]
-    except (ValueError, KeyError, TypeError):
-        return SetupError(f"{response.url} answered {response.status_code}, not as lossbench does")
-    kind = _error_classes().get(name, LossbenchError)
-    if issubclass(kind, InvalidRequestError):
-        return kind(faults or detail)
-    if issubclass(kind, errors.TooManyRequestsError):
-        wait = response.headers.get("retry-after", "")
-        return kind(detail, int(wait) if wait.isdigit() else 5)
-    return kind(detail)
+        found = error_of_problem(response.json(), response.headers)
+    except ValueError:
+        found = None
+    if found is not None:
+        return found
+    return SetupError(f"{response.url} answered {response.status_code}, not as lossbench does")

@@ -39,6 +39,13 @@ class Settings(BaseSettings):
         bool, Field(description="Whether reading (docs and metrics too) needs no token.")
     ] = True
     max_cells: Annotated[int, Field(description="Most cells of one job.", ge=1)] = 20_000
+    max_gpu_minutes_per_job: Annotated[
+        float, Field(description="Most device minutes that one job may be estimated at.", gt=0)
+    ] = 2880.0
+    max_gpu_minutes_per_token: Annotated[
+        float,
+        Field(description="Most such minutes of all jobs of one token within 24 hours.", gt=0),
+    ] = 5760.0
     max_body_bytes: Annotated[int, Field(description="Largest request body.", ge=1024)] = 2**20
     writes_per_minute: Annotated[
         int, Field(description="Most writing requests a minute for one token or address.", ge=1)

@@ -8,11 +8,15 @@ from lossbench.service.api.problems import Problem
 
 from . import assets
 from .compare_pages import compare_pages
+from .history_pages import history_pages
 from .job_pages import job_pages
 from .pages import plain_pages
+from .pareto_pages import pareto_pages
 from .rendering import page
 from .result_pages import result_pages
 from .session_pages import router as session_router
+from .shape_pages import shape_pages
+from .view_pages import view_pages
 
 ADVICE = {
     401: "Log in with a token that the operator of this service gave you (lossbench token create).",
@@ -44,6 +48,10 @@ def create_app(context: ServiceContext) -> FastAPI:
         job_pages(context),
         compare_pages(context),
         result_pages(context),
+        view_pages(context),
+        shape_pages(context),
+        pareto_pages(context),
+        history_pages(context),
     ):
         app.include_router(router)
     return app

@@ -1,23 +1,33 @@
-"""Two contenders of one job side by side, with the numbers that GET /compare gives."""
+"""Two contenders side by side, of one job or of all results, with the numbers of GET /compare."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from lossbench.service.api.comparison import compare, load_entrant
 from lossbench.service.api.context import ServiceContext
 from lossbench.service.api.dependencies import may_read
-from lossbench.service.api.records import CandidateCell, CandidateSummary, Side
+from lossbench.service.api.records import CandidateCell, Side
 from lossbench.service.contract.errors import Fault, UnknownNameError
 from lossbench.service.contract.result import CellView
 from lossbench.service.contract.words import JobKind, Pass
 from lossbench.service.plots import text
+from lossbench.service.plots.diverging import PASS_SIGNS, diverging
+from lossbench.service.plots.panels import PASS_WORDS
 from lossbench.service.store.results import ResultFilter
 
-from .queries import JobCells, environments_of, job_cells, overview
+from .compare_words import Pair, bars_of, compare_markdown, sentence, tab_of, trend
+from .compare_words import changed as differs
+from .exports import exports_of
+from .queries import FirstCase, JobCells, environments_of, job_cells, overview
 from .rendering import page
+from .view_pages import asks_for_all, compare_all
 
-MOST_ROWS = 1000
+PAGE_ROWS, MOST_ROWS = 100, 2000
+"""Cases of a job on one page, and rows if they come from several devices; means are over all."""
 
 
 @dataclass(frozen=True)
@@ -38,29 +48,49 @@ def compare_pages(context: ServiceContext) -> APIRouter:
     router = APIRouter(include_in_schema=False, dependencies=[Depends(may_read)])
 
     @router.get("/compare")
-    def show(request: Request, job: str = "", base: str = "", cand: str = "") -> Response:
+    def show(
+        request: Request,
+        job: str = "",
+        base: str = "",
+        cand: str = "",
+        changed: str = "",
+        tab: str = "",
+        first: FirstCase = 0,
+    ) -> Response:
+        if not job and asks_for_all(request):
+            return compare_all(request, context)
         catalogue = context.catalogue
         with context.database.reading() as session:
             if not job:
                 jobs = [view for view in overview(session).jobs if view.cells_done]
                 return page(request, "compare_choose.html", jobs=jobs)
-            shown = job_cells(session, job)
+            shown = job_cells(session, job, first, PAGE_ROWS)
             base, cand = _sides(shown, base, cand)
             wanted = ResultFilter(job=[job])
             under = load_entrant(session, catalogue, base, "/base", wanted)
             over = load_entrant(session, catalogue, cand, "/cand", wanted)
-            found = compare(session, under, [over], None, MOST_ROWS)
+            places = {(cell.case, cell.pass_.value) for cell in shown.cells}
+            found = compare(session, under, [over], None, MOST_ROWS, places)
             sides = [s for i in found.items for s in (i.base, i.candidates[0].side) if s]
             environments = environments_of(session, [side.environment_id for side in sides])
         cells = {(item.case, item.pass_): (item.base, item.candidates[0]) for item in found.items}
+        rows = _rows(shown, base, cand, cells)
         return page(
             request,
             "compare.html",
+            **_table(rows, bool(changed), tab),
             job=shown.job,
-            names=_names(shown),
+            names=shown.names,
+            window=shown.window,
             base=base,
             cand=cand,
-            rows=_rows(shown, base, cand, cells),
+            exports=exports_of(
+                request,
+                ("/compare", urlencode({"base": base, "cand": cand, "job": job})),
+                {"job": [job]},
+                compare_markdown(found),
+            ),
+            figure_data=_figure(rows, base, cand),
             sentence=sentence(found.candidates[0], base, cand),
             notes=[note for note in (found.base.note, found.candidates[0].note) if note],
             environments=environments,
@@ -71,12 +101,29 @@ def compare_pages(context: ServiceContext) -> APIRouter:
     return router
 
 
-def _names(shown: JobCells) -> list[str]:
-    return list(dict.fromkeys(cell.contender for cell in shown.cells))
+def _table(rows: Sequence[Row], changed: bool, tab: str) -> dict[str, Any]:
+    """What the template needs of the rows. Raises InvalidRequestError for an unknown tab."""
+    differing = [row for row in rows if differs(row.base, row.cell)]
+    shown = differing if changed else rows
+    return {
+        "rows": shown,
+        "rows_total": len(rows),
+        "rows_changed": len(differing),
+        "changed": changed,
+        "tab": tab_of(tab),
+        "pairs": [Pair(r.case, PASS_WORDS[r.pass_], r.base, r.cand) for r in shown],
+    }
+
+
+def _figure(rows: Sequence[Row], base: str, cand: str) -> dict[str, Any] | None:
+    """Bars of all rows with a ratio; none where there is only one."""
+    pairs = [(f"{row.case} {PASS_SIGNS[row.pass_]}", row.cell) for row in rows]
+    bars, without = bars_of(pairs)
+    return diverging(bars, base, cand, without) if len(bars) > 1 else None
 
 
 def _sides(shown: JobCells, base: str, cand: str) -> tuple[str, str]:
-    names = _names(shown)
+    names = shown.names
     usual = shown.request.baseline.text
     # a compare job names its base first
     usual = names[0] if shown.job.kind is JobKind.COMPARE else usual
@@ -87,7 +134,7 @@ def _sides(shown: JobCells, base: str, cand: str) -> tuple[str, str]:
 
 def _known(shown: JobCells, wanted: str, pointer: str) -> str:
     """The job's contender of that name; the version may be left out where only one fits."""
-    names = _names(shown)
+    names = shown.names
     fitting = [name for name in names if _without_version(name) == wanted]
     if wanted in names:
         return wanted
@@ -112,6 +159,8 @@ def _rows(
     rows = []
     for place in dict.fromkeys((cell.case, cell.pass_) for cell in shown.cells):
         under, over = found.get(place, (None, None))
+        if not {(base, *place), (cand, *place)} & cells.keys():
+            continue
         rows.append(
             Row(
                 case=place[0],
@@ -130,29 +179,3 @@ def _status(cell: CellView | None) -> str:
     if cell is None:
         return "not_measured"
     return str(cell.outcome or cell.state)
-
-
-def trend(cell: CandidateCell) -> str:
-    """`faster` or `slower` where the interval says so, else empty. Not a verdict."""
-    if cell.ratio_low is None or cell.ratio_high is None:
-        return ""
-    return "faster" if cell.ratio_high < 1 else "slower" if cell.ratio_low > 1 else ""
-
-
-def sentence(summary: CandidateSummary, base: str, cand: str) -> str:
-    """What the comparison says, in one sentence. It is not a verdict."""
-    mean = summary.geometric_mean_ratio
-    if mean is None:
-        return f"No case has a time of both {cand} and {base}: there is nothing to compare."
-    bounds = text.interval(summary.geometric_mean_low, summary.geometric_mean_high)
-    interval = f", 95 % {bounds}" if summary.geometric_mean_low is not None else ""
-    inexact = (
-        f" In {text.plural(summary.inexact_cases, 'case')} its error is coarse or poor."
-        if summary.inexact_cases
-        else ""
-    )
-    cases = text.plural(summary.common_cases, "common case")
-    return (
-        f"{cand} takes {text.ratio(mean)} the time of {base} "
-        f"(geometric mean of {cases}{interval}).{inexact}"
-    )

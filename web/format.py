@@ -43,6 +43,7 @@ VERDICT_GLYPHS: Mapping[str, str] = {
 }
 TREND_GLYPHS: Mapping[str, str] = {"faster": "▼", "slower": "▲"}
 """Down is less time."""
+WAY_GLYPHS: Mapping[str, str] = {**TREND_GLYPHS, "even": "="}
 
 
 def ago(value: datetime | None) -> str:
@@ -64,6 +65,12 @@ def breakable(label: str) -> Markup:
     """A contender's name that breaks before its version or params rather than inside a word."""
     safe = str(escape(label))
     return Markup(safe.replace("@", "<wbr>@").replace("[", "<wbr>[").replace("=", "=<wbr>"))
+
+
+def heat(tint: int) -> str:
+    """Background of a field of a map: blue for less time, orange for more, -40 .. 40 per cent."""
+    side = "better" if tint < 0 else "worse"
+    return f"background:color-mix(in srgb, var(--{side}) {abs(tint)}%, var(--card))"
 
 
 ENVIRONMENT_FACTS: Sequence[tuple[str, str, str]] = (
@@ -115,6 +122,10 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "words": lambda word: STATUS_WORDS.get(str(word), str(word)),
     "grade_glyph": lambda word: GRADE_GLYPHS.get(str(word), ""),
     "trend_glyph": lambda word: TREND_GLYPHS.get(str(word), ""),
+    "way_glyph": lambda word: WAY_GLYPHS.get(str(word), ""),
+    "heat": heat,
+    "pair": lambda word: (str(word), str(word)),
+    "pass_pair": lambda word: (str(word), PASS_WORDS[word]),
     "verdict_glyph": lambda word: VERDICT_GLYPHS.get(str(word), ""),
     "verdict_words": lambda word: verdicts.VERDICT_WORDS.get(word, str(word)),
     "percent": verdicts.percent,

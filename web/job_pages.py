@@ -27,7 +27,7 @@ from lossbench.service.store.workers import live_machines
 
 from .command import submit_command
 from .form import JobForm, unspoken
-from .queries import JobPage, grid, job_page
+from .queries import FirstCase, JobPage, grid, job_page
 from .rendering import page
 
 FIGURE_LABELS = {
@@ -108,17 +108,17 @@ def _form_page(
 
 def _job_routes(router: APIRouter, context: ServiceContext) -> None:
     @router.get("/jobs/{job_id}")
-    def show_job(request: Request, job_id: str) -> Response:
+    def show_job(request: Request, job_id: str, first: FirstCase = 0) -> Response:
         with context.database.reading() as session:
-            shown = job_page(session, job_id)
+            shown = job_page(session, job_id, first)
         values = _shared(shown) | _facts(shown)
         report = _report(shown) if shown.job.state.ended else _no_report()
         return page(request, "job.html", **values, **report)
 
     @router.get("/jobs/{job_id}/live")
-    def live_part(request: Request, job_id: str) -> Response:
+    def live_part(request: Request, job_id: str, first: FirstCase = 0) -> Response:
         with context.database.reading() as session:
-            shown = job_page(session, job_id)
+            shown = job_page(session, job_id, first)
         return page(request, "_job_live.html", **_shared(shown))
 
     @router.post("/jobs/{job_id}/cancel", dependencies=[Depends(limit_writes)])
@@ -137,6 +137,7 @@ def _shared(shown: JobPage) -> dict[str, Any]:
         "job": shown.job,
         "ended": shown.job.state.ended,
         "grid": grid(shown.pairs),
+        "window": shown.window,
         "cell_value": cell_value,
         "machines": shown.machines,
     }
@@ -163,7 +164,7 @@ def _facts(shown: JobPage) -> dict[str, Any]:
         "log": shown.log,
         "newest_event": shown.newest_event,
         "took": _took(shown.job),
-        "retryable": sum(1 for cell in shown.cells if cell.outcome in RETRIED),
+        "retryable": sum(shown.job.outcomes.get(outcome, 0) for outcome in RETRIED),
         "comparable": len({cell.contender for cell in shown.cells}) > 1,
     }
 

@@ -7,6 +7,7 @@ from lossbench.service.api.context import ServiceContext
 from lossbench.service.api.dependencies import may_read
 from lossbench.service.store.workers import list_workers
 
+from .changes import lately
 from .queries import overview
 from .rendering import page
 
@@ -20,7 +21,8 @@ def plain_pages(context: ServiceContext) -> APIRouter:
     @router.get("/")
     def show_overview(request: Request) -> Response:
         with context.database.reading() as session:
-            return page(request, "overview.html", overview=overview(session))
+            changed = lately(session)
+            return page(request, "overview.html", overview=overview(session), lately=changed)
 
     @router.get("/machines")
     def show_machines(request: Request) -> Response:

@@ -80,14 +80,14 @@ class CudaStopwatch:
     def _count_products(self) -> int:
         """Products that take AHEAD_MS on this device, from the fastest of a few."""
         self._multiply(3)
-        taken = []
+        taken: list[float] = []
         for _ in range(5):
             self._start.record()
             self._multiply(1)
             self._end.record()
             torch.cuda.synchronize()
             taken.append(self._start.elapsed_time(self._end))
-        return max(1, math.ceil(AHEAD_MS / max(min(taken), 1e-3)))
+        return max(1, math.ceil(AHEAD_MS / max(float(min(taken)), 1e-3)))
 
     def _multiply(self, count: int) -> None:
         for _ in range(count):

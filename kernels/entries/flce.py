@@ -12,6 +12,10 @@ ENTRIES: tuple[KernelSpec, ...] = (
         origin="built-in",
         versions=("1",),
         build="lossbench.kernels.flce.contender:build",
+        usage=(
+            "from lossbench.kernels.flce import linear_cross_entropy\n"
+            "loss = linear_cross_entropy(input, weight, target)"
+        ),
         params=(
             Param(
                 "chunk_rows",
@@ -33,12 +37,13 @@ ENTRIES: tuple[KernelSpec, ...] = (
         minimum_triton="3.5",
         kernel_names=("_row_kernel",),
         modules=(
-            "lossbench.kernels.flce.op",
-            "lossbench.kernels.flce.chunks",
-            "lossbench.kernels.flce.plan",
+            "lossbench.kernels.flce.v1.op",
+            "lossbench.kernels.flce.v1.chunks",
+            "lossbench.kernels.flce.v1.plan",
             "lossbench.kernels.flce.rows",
-            "lossbench.kernels.flce.triton_cross_entropy",
-            "lossbench.kernels.flce.torch_cross_entropy",
+            "lossbench.kernels.flce.arguments",
+            "lossbench.kernels.flce.v1.triton_cross_entropy",
+            "lossbench.kernels.flce.v1.torch_cross_entropy",
             "lossbench.kernels.chunk_rules",
         ),
         chunk_rule="flce",

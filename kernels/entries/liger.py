@@ -61,6 +61,12 @@ ENTRIES: tuple[KernelSpec, ...] = (
         versions=_LIGER_VERSIONS,
         twins=_LIGER_TWINS,
         build="lossbench.kernels.adapters.liger:build",
+        usage=(
+            "from liger_kernel.transformers.fused_linear_cross_entropy import (\n"
+            "    LigerFusedLinearCrossEntropyLoss,\n"
+            ")\n"
+            "loss = LigerFusedLinearCrossEntropyLoss()(weight, input, target)"
+        ),
         params=(
             Param(
                 "accum_dtype",

@@ -17,6 +17,10 @@ ENTRIES: tuple[KernelSpec, ...] = (
         versions=("24.11.3", "24.11.4", "24.12.1", "24.12.2", "24.12.3", "25.1.1"),
         twins={"24.11.4": "24.11.3"},
         build="lossbench.kernels.adapters.cce:build",
+        usage=(
+            "from cut_cross_entropy import linear_cross_entropy\n"
+            'loss = linear_cross_entropy(input, weight, target, impl="cce", filter_eps="high")'
+        ),
         params=(
             Param(
                 "filter_eps",
@@ -63,6 +67,10 @@ ENTRIES: tuple[KernelSpec, ...] = (
         # 0.6.2 to 0.6.4 have the same call, but each pins another CuTe DSL.
         versions=("0.6.5",),
         build="lossbench.kernels.adapters.quack:build",
+        usage=(
+            "from quack.linear_cross_entropy import chunked_linear_cross_entropy\n"
+            "loss = chunked_linear_cross_entropy(input, weight, target, chunk_size=4096)"
+        ),
         params=(
             Param("chunk_size", "int", 4096, minimum=8, maximum=1 << 20, help="tokens per chunk"),
             Param(
@@ -121,6 +129,12 @@ ENTRIES: tuple[KernelSpec, ...] = (
         package="fla-core",
         versions=("0.6.0",),
         build="lossbench.kernels.adapters.fla:build",
+        usage=(
+            "from fla.modules.fused_linear_cross_entropy import fused_linear_cross_entropy_loss\n"
+            "loss = fused_linear_cross_entropy_loss(\n"
+            "    input, target, weight, num_chunks=8, accumulate_grad_in_fp32=True\n"
+            ")"
+        ),
         params=(
             Param(
                 "num_chunks",

@@ -27,12 +27,16 @@ ENTRIES: tuple[KernelSpec, ...] = (
         summary="logits cast to float32, then torch's cross entropy: what Hugging Face did",
         origin="built-in",
         build="lossbench.kernels.adapters.torch_plain:build_upcast",
+        usage=(
+            "import torch.nn.functional as F\n"
+            "loss = F.cross_entropy(F.linear(input, weight).float(), target)"
+        ),
         options=OPTIONS,
         dtypes=ALL_DTYPES,
         gradients_in_forward=False,
         products=AUTOGRAD_PRODUCTS,
         # The same three in float32: 12 bytes x NV for bf16, 24 for fp64.
-        memory=Memory(forward=(Term("NV", 1, 8),), backward=(Term("NV", 2, 8),)),
+        memory=Memory(forward=(Term("NV", 1),), before_outputs=(Term("NV", 2, 8),)),
         traffic=(Term("NV", 3, 22),),
     ),
     KernelSpec(
@@ -40,12 +44,16 @@ ENTRIES: tuple[KernelSpec, ...] = (
         summary="logits in the input dtype, then torch's cross entropy: the default baseline",
         origin="built-in",
         build="lossbench.kernels.adapters.torch_plain:build_naive",
+        usage=(
+            "import torch.nn.functional as F\n"
+            "loss = F.cross_entropy(F.linear(input, weight), target)"
+        ),
         options=OPTIONS,
         dtypes=ALL_DTYPES,
         gradients_in_forward=False,
         products=AUTOGRAD_PRODUCTS,
         # Alive at once in the backward: log-probabilities, their gradient, the logits' gradient.
-        memory=Memory(forward=(Term("NV", 2),), backward=(Term("NV", 3),)),
+        memory=Memory(forward=(Term("NV", 1),), before_outputs=(Term("NV", 3),)),
         traffic=(Term("NV", 5),),
     ),
     KernelSpec(
@@ -60,8 +68,8 @@ ENTRIES: tuple[KernelSpec, ...] = (
         products=AUTOGRAD_PRODUCTS,
         needs_compiler=True,
         kernel_names=INDUCTOR_KERNELS,
-        # The logits stay in their own dtype; the backward makes their gradient beside them.
-        memory=Memory(forward=(Term("NV", 1),), backward=(Term("NV", 2),)),
+        # The logits stay in their own dtype; the backward makes their gradient over them.
+        memory=Memory(forward=(Term("NV", 1),), backward=(Term("NV", 1),)),
         traffic=(Term("NV", 4),),
     ),
     KernelSpec(
@@ -90,7 +98,7 @@ ENTRIES: tuple[KernelSpec, ...] = (
         kernel_names=INDUCTOR_KERNELS,
         chunk_rule="fixed:chunk_rows",
         memory=Memory(
-            forward=(Term("VH", 1), Term("CV", 2)), backward=(Term("VH", 1), Term("NH", 1))
+            forward=(Term("VH", 2), Term("CV", 1)), backward=(Term("VH", 1), Term("NH", 1))
         ),
         traffic=(Term("KVH", 4), Term("NV", 4), Term("VH", 2)),
     ),
@@ -99,6 +107,13 @@ ENTRIES: tuple[KernelSpec, ...] = (
         summary="torch.nn.functional.linear_cross_entropy on its chunked path (torch >= 2.13)",
         origin="torch",
         build="lossbench.kernels.adapters.torch_native:build",
+        usage=(
+            "import torch\n"
+            "options = torch.nn.LinearCrossEntropyOptions()\n"
+            "loss = torch.nn.functional.linear_cross_entropy(\n"
+            "    input, weight, target, options=options\n"
+            ")"
+        ),
         params=(
             Param(
                 "acc_policy",

@@ -1,6 +1,6 @@
 """Our fused linear cross entropy, version 1."""
 
-from .op import linear_cross_entropy
-from .plan import Plan, make_plan
+from .v1.op import linear_cross_entropy
+from .v1.plan import Plan, make_plan
 
 __all__ = ["Plan", "linear_cross_entropy", "make_plan"]

@@ -7,7 +7,7 @@ from functools import partial
 
 from ..kernel_spec import ParamValue
 from ..protocol import LossFunction
-from .op import linear_cross_entropy
+from .v1.op import linear_cross_entropy
 
 
 def build(version: str | None, params: Mapping[str, ParamValue]) -> LossFunction:

@@ -28,6 +28,8 @@ router = APIRouter(prefix="/api/v1", dependencies=READING, tags=["compare"])
 
 MOST_CANDIDATES = 10
 MOST_PLOTTED = 2000
+OVER_TIME = frozenset({"history"})
+"""Plots of every result, not only of the newest of each contender, case and device."""
 
 Figures = dict[str, Callable[[Sequence[Result]], dict[str, Any]]]
 
@@ -92,7 +94,8 @@ def get_plot(
         if len(runs) > MOST_PLOTTED:
             message = f"more than {MOST_PLOTTED} results match; narrow them with filters"
             raise InvalidRequestError([Fault("/query", "too_many_results", message)])
-        results = [result_view(run) for run in newest_of_each(runs)]
+        kept = runs if name in OVER_TIME else newest_of_each(runs)
+        results = [result_view(run) for run in kept]
     figure = json.dumps(finite_json(figures[name](results)), allow_nan=False)
     return tagged_bytes(request, figure.encode())
 

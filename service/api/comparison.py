@@ -8,7 +8,7 @@ interval adds both half-widths in quadrature; that is no verdict.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -18,11 +18,10 @@ from ..contract.catalogue import Catalogue
 from ..contract.contender import Contender
 from ..contract.errors import Fault, InvalidRequestError
 from ..contract.plan import refuse, resolve_contender
-from ..contract.result import Result
+from ..contract.result import OutputErrorView
 from ..contract.words import Grade, Outcome
-from ..store.result_pages import BriefRun, newest_runs, runs_by_id
+from ..store.result_pages import BriefRun, SideError, SideRow, newest_runs, side_rows
 from ..store.results import ResultFilter
-from ..store.views import result_view
 from .head_to_head import Meetings, judged, meeting_of, meetings_of, over_all
 from .paging import encode_cursor
 from .records import CandidateCell, CandidateSummary, CompareRow, Comparison, Contestant, Side
@@ -84,22 +83,32 @@ def _key(run: BriefRun) -> Key:
 
 
 def compare(
-    session: Session, base: Entrant, candidates: Sequence[Entrant], after: Key | None, limit: int
+    session: Session,
+    base: Entrant,
+    candidates: Sequence[Entrant],
+    after: Key | None,
+    limit: int,
+    only: Collection[tuple[str, str]] | None = None,
 ) -> Comparison:
-    """One page of the comparison, behind the row `after`, and its header."""
+    """One page of the comparison, behind the row `after`, and its header over all rows.
+
+    `only`: the cases and passes of which rows are made.
+    """
     candidates = [
         replace(each, meetings=meetings_of(session, base.used.text, each.used.text, each.wanted))
         for each in candidates
     ]
     keys = sorted({key for entrant in (base, *candidates) for key in entrant.runs})
     left = [key for key in keys if after is None or key > after]
+    if only is not None:
+        left = [key for key in left if key[4:] in only]
     shown = left[:limit]
     ids = [e.runs[key].id for e in (base, *candidates) for key in shown if key in e.runs]
-    results = {run_id: result_view(run) for run_id, run in runs_by_id(session, ids).items()}
+    sides = _sides(session, ids)
     return Comparison(
         base=_contestant(base, _base_note(base, candidates)),
         candidates=tuple(_summary(base, candidate) for candidate in candidates),
-        items=tuple(_row(key, base, candidates, results) for key in shown),
+        items=tuple(_row(key, base, candidates, sides) for key in shown),
         next_cursor=encode_cursor(CURSOR, *shown[-1]) if len(left) > limit else None,
     )
 
@@ -226,11 +235,11 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio | None:
 
 
 def _row(
-    key: Key, base: Entrant, candidates: Sequence[Entrant], results: Mapping[str, Result]
+    key: Key, base: Entrant, candidates: Sequence[Entrant], sides: Mapping[str, Side]
 ) -> CompareRow:
     def side(entrant: Entrant) -> Side | None:
         run = entrant.runs.get(key)
-        return _side(results[run.id]) if run is not None and run.id in results else None
+        return sides.get(run.id) if run is not None else None
 
     base_side = side(base)
     cells = tuple(
@@ -269,27 +278,26 @@ def _cell(
     )
 
 
-def _side(result: Result) -> Side:
-    peaks = [result.peak_forward_bytes, result.peak_backward_bytes]
-    known = [peak for peak in peaks if peak is not None]
-    ratios = [error.ratio for error in result.errors if error.ratio is not None]
+def _sides(session: Session, run_ids: Sequence[str]) -> dict[str, Side]:
+    rows, errors = side_rows(session, run_ids)
+    return {run_id: _side(row, errors.get(run_id, [])) for run_id, row in rows.items()}
+
+
+def _side(row: SideRow, errors: Sequence[SideError]) -> Side:
+    # label and worst output as of a `Result`, which costs too much for thousands of rows
+    known = [peak for peak in (row.peak_forward_bytes, row.peak_backward_bytes) if peak is not None]
+    rated = [(error.ratio, error.output) for error in errors if error.ratio is not None]
+    worst = max(rated, key=lambda pair: pair[0], default=None)
+    version, params = f"@{row.version}" * bool(row.version), f"[{row.params}]" * bool(row.params)
+    same = row._asdict()
+    for name in ("id", "kernel", "version", "params", "peak_forward_bytes", "peak_backward_bytes"):
+        del same[name]
     return Side(
-        result_id=result.id,
-        label=result.label,
-        outcome=result.outcome,
-        reason=result.reason,
-        latency_ms=result.latency_ms,
-        latency_low_ms=result.latency_low_ms,
-        latency_high_ms=result.latency_high_ms,
-        baseline=result.baseline,
-        ratio_to_baseline=result.ratio_to_baseline,
-        floor_ratio=result.floor_ratio,
+        **same,
+        result_id=row.id,
+        label=f"{row.kernel}{version}{params}",
         peak_bytes=max(known, default=None),
-        workspace_bytes=result.workspace_bytes,
-        grade=result.grade,
-        worst_output=result.worst_output,
-        worst_error_ratio=max(ratios, default=None),
-        errors=result.errors,
-        flags=result.flags,
-        environment_id=result.environment_id,
+        worst_output=worst[1] if worst and row.grade is not None else None,
+        worst_error_ratio=worst[0] if worst else None,
+        errors=tuple(OutputErrorView(**error._asdict()) for error in errors),
     )

@@ -21,7 +21,7 @@ from .event_stream import JobEvents
 from .metrics import Metrics
 from .rate_limit import RateLimiter
 from .security import Authenticator, AuthMode
-from .submission import Submission
+from .submission import Limits, Submission
 
 PRUNE_EVERY_S = 600.0
 KEEP_ANSWERS = timedelta(hours=24)
@@ -52,7 +52,7 @@ class ServiceContext:
         self.metrics = Metrics(database, queue)
         self.hub = EventHub(database, settings.max_streams)
         self.events = JobEvents(database, self.hub)
-        self.submission = Submission(database, self.jobs, catalogue, settings.max_cells)
+        self.submission = Submission(database, self.jobs, catalogue, Limits.of(settings))
         self.metrics.streams.set_function(lambda: self.hub.streams)
         self._reaper = Reaper(database, queue, settings.stale_after_s, settings.max_attempts)
         self._stopping = threading.Event()

@@ -1,16 +1,27 @@
 """What routes ask for: the context, a sender who may read or write, no unknown query parameter."""
 
+import re
 from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Depends
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ..contract.errors import Fault, InvalidRequestError
 from ..contract.plan import nearest
 from ..contract.words import Scope
 from .context import ServiceContext
-from .security import CSRF_FIELD, CSRF_HEADER, Principal, address_of, check_csrf, require
+from .openapi import QueryKind
+from .security import (
+    CSRF_FIELD,
+    CSRF_HEADER,
+    SESSION_COOKIE,
+    Principal,
+    address_of,
+    check_csrf,
+    require,
+)
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -57,9 +68,15 @@ async def presented_csrf(request: Request) -> str | None:
     header = request.headers.get(CSRF_HEADER)
     if header is not None:
         return header
-    if not request.headers.get("content-type", "").startswith(_FORMS):
+    is_form = request.headers.get("content-type", "").startswith(_FORMS)
+    if not is_form or SESSION_COOKIE not in request.cookies:
+        # only a session needs one
         return None
-    field = (await request.form()).get(CSRF_FIELD)
+    try:
+        field = (await request.form()).get(CSRF_FIELD)
+    except HTTPException as error:
+        fault = Fault("/header/Content-Type", "broken_form", str(error.detail))
+        raise InvalidRequestError([fault]) from error
     return field if isinstance(field, str) else None
 
 
@@ -92,17 +109,37 @@ AdminReader = Annotated[Principal, Depends(admin_reader)]
 
 
 def known_query(request: Request) -> None:
-    """Refuses query parameters that the route does not have, naming the nearest it has."""
-    names: dict[tuple[str, str], list[str]] = request.app.state.query_names
-    known = names.get((request.method, getattr(request.scope.get("route"), "path", "")), [])
+    """Refuses query parameters that the route does not have, naming the nearest it has.
+
+    Also one that comes twice where only one counts, and 8.0 or 1_000 for a whole number.
+    """
+    route = (request.method, getattr(request.scope.get("route"), "path", ""))
+    kinds: dict[str, QueryKind] = request.app.state.query_kinds.get(route, {})
     faults = []
     for name in dict.fromkeys(request.query_params):
-        if name not in known:
-            listed = f"Known: {', '.join(known)}" if known else "This address takes none"
-            message = f"there is no parameter {name[:60]!r}{nearest(name, known)}. {listed}"
+        values = request.query_params.getlist(name)
+        if name not in kinds:
+            listed = f"Known: {', '.join(kinds)}" if kinds else "This address takes none"
+            message = f"there is no parameter {name[:60]!r}{nearest(name, list(kinds))}. {listed}"
             faults.append(Fault(f"/query/{name[:60]}", "unknown_parameter", message))
+        elif len(values) > 1 and not kinds[name].repeatable:
+            message = f"this parameter is given {len(values)} times; give it once"
+            faults.append(Fault(f"/query/{name}", "repeated_parameter", message))
+        elif kinds[name].whole and any(_odd_whole(value) for value in values):
+            message = "write a whole number in digits alone"
+            faults.append(Fault(f"/query/{name}", "int_parsing", message))
     if faults:
         raise InvalidRequestError(faults)
+
+
+def _odd_whole(text: str) -> bool:
+    """Whether a text would be read as a whole number although it is not written as one."""
+    if re.fullmatch(r"-?[0-9]+", text):
+        return False
+    try:
+        return float(text).is_integer()
+    except ValueError:
+        return False
 
 
 READING = [Depends(may_read), Depends(known_query)]

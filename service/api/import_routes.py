@@ -144,9 +144,9 @@ _PROBLEMS[415] = {**_PROBLEMS[415], "description": "The body is neither CSV nor 
 @router.post("/imports", responses=_PROBLEMS, openapi_extra=_BODY)
 def post_import(
     query: Annotated[ImportQuery, Query()],
-    table: Annotated[tuple[bytes, str | None], Depends(table_of)],
     context: Context,
     principal: Submitter,
+    table: Annotated[tuple[bytes, str | None], Depends(table_of)],
 ) -> ImportAnswer:
     """Import a table of Liger, TritonBench, CCE or PyTorch's lce_benchmark. Twice is once.
 

@@ -40,9 +40,10 @@ JobId = Annotated[str, Path(description="Id of a job.", max_length=64)]
     openapi_extra=body_docs(JobRequest, yaml_too=True),
 )
 def submit_job(
-    body: Annotated[Body[JobRequest], Depends(body_of(JobRequest))],
+    request: Request,
     context: Context,
     principal: Submitter,
+    body: Annotated[Body[JobRequest], Depends(body_of(JobRequest))],
     dry_run: Annotated[bool, Query(description="Plan only; store nothing.")] = False,
     idempotency_key: Annotated[
         str | None,
@@ -58,6 +59,7 @@ def submit_job(
         return Response(planned.model_dump_json(by_alias=True), 200, media_type="application/json")
     sender = Sender(principal.token_id, principal.owner, idempotency_key)
     done = context.submission.submit(body.value, body.digest, sender)
+    request.state.job_id = done.job.id
     headers = {"Location": f"/api/v1/jobs/{done.job.id}"}
     if done.replayed:
         headers["Idempotent-Replayed"] = "true"

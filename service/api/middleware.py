@@ -85,7 +85,14 @@ def _log_write(scope: Scope, status: list[int]) -> None:
         path=scope["path"],
         status=status[0] if status else None,
         request_id=request_id(scope),
+        **_job_of(scope),
     )
+
+
+def _job_of(scope: Scope) -> dict[str, str]:
+    """The job that a write made or changed, for the log."""
+    job = scope["state"].get("job_id") or scope.get("path_params", {}).get("job_id")
+    return {"job_id": str(job)[:64]} if job else {}
 
 
 class Gate:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -13,6 +13,12 @@ from pydantic.json_schema import models_json_schema
 from .errors import problem_name
 from .problems import STATUS, Problem, problem_title
 
+_CONTENDER = "#/components/schemas/Contender"
+_CONTENDER_TEXT = {
+    "type": "string",
+    "pattern": r"^[a-z][a-z0-9_-]*(@[^\[\]]+)?(\[[^\[\]]*\])?$",
+    "description": "The same as text: kernel[@version][key=value,...].",
+}
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "code,pre{font-size:.9em;background:#f4f4f4}pre{padding:.5rem;overflow:auto}"
@@ -45,15 +51,31 @@ def install_openapi(
             schemas = components.setdefault("schemas", {})
             for name, schema in extra["$defs"].items():
                 schemas.setdefault(name, schema)
+            for body in bodies:
+                _allow_texts(schemas[body.__name__])
             components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             for path, methods in document["paths"].items():
                 for method, operation in methods.items():
                     if guarded(method.upper(), path):
                         operation["security"] = [{"token": []}]
+            app.state.query_kinds = query_kinds(document)
             app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = build  # type: ignore[method-assign]
+
+
+def _allow_texts(schema: Any) -> None:
+    """Where a body takes a contender, let the schema say that its text form is taken too."""
+    if isinstance(schema, list):
+        for item in schema:
+            _allow_texts(item)
+    elif isinstance(schema, dict):
+        for item in schema.values():
+            _allow_texts(item)
+        if schema.get("$ref") == _CONTENDER:
+            del schema["$ref"]
+            schema["anyOf"] = [{"$ref": _CONTENDER}, _CONTENDER_TEXT]
 
 
 def query_names(document: dict[str, Any]) -> dict[tuple[str, str], list[str]]:
@@ -67,6 +89,33 @@ def query_names(document: dict[str, Any]) -> dict[tuple[str, str], list[str]]:
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     }
+
+
+class QueryKind(NamedTuple):
+    """Whether a query parameter may be repeated, and whether its values are whole numbers."""
+
+    repeatable: bool
+    whole: bool
+
+
+def query_kinds(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, QueryKind]]:
+    """Kinds of the query parameters of every route, by method and path."""
+    return {
+        (method.upper(), path): {
+            parameter["name"]: _kind(parameter["schema"])
+            for parameter in operation.get("parameters", [])
+            if parameter["in"] == "query"
+        }
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def _kind(schema: dict[str, Any]) -> QueryKind:
+    plain = [schema, *schema.get("anyOf", [])]
+    items = [each["items"] for each in plain if each.get("type") == "array"]
+    whole = any(each.get("type") == "integer" for each in (*plain, *items))
+    return QueryKind(bool(items), whole)
 
 
 def _page(title: str, body: str) -> str:

@@ -1,34 +1,20 @@
 """Routes of device proofs: what a device showed that it can tell apart."""
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..contract.run import Record
 from ..store.proofs import ProofKind, proofs_page
 from ..store.workers import get_worker
 from .dependencies import READING, Context
 from .paging import Page, PageQuery, cut_page, decode_cursor, encode_cursor, link_next
 from .problems import problem_docs
+from .proof_records import ProofView
 
 router = APIRouter(prefix="/api/v1", dependencies=READING, tags=["kernels and machines"])
-
-
-class ProofView(Record):
-    """A proof of a device. `record` as it was found: see docs/reference/api.md."""
-
-    id: str
-    kind: ProofKind
-    device_name: str
-    device_uuid_hash: str
-    environment_id: str
-    passed: bool
-    measured_at: datetime
-    record: dict[str, Any]
 
 
 class ProofQuery(PageQuery):

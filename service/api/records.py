@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from ..contract.catalogue import ParamRow
 from ..contract.result import OutputErrorView
@@ -20,8 +20,19 @@ def _to_utc(value: datetime) -> datetime:
         raise ValueError("the time is out of range") from error
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(_to_utc)]
-"""RFC 3339 with a zone; a time without one is refused."""
+def _no_number(value: object) -> object:
+    # pydantic would take 0.5, and the text "0.5", as seconds since 1970
+    if isinstance(value, str | int | float):
+        try:
+            float(value)
+        except ValueError:
+            return value
+        raise ValueError("write the time with its zone, such as 2026-11-30T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_no_number), AfterValidator(_to_utc)]
+"""RFC 3339 with a zone; a time without one is refused, a bare number too."""
 
 PassField = Annotated[Pass, Field(alias="pass", serialization_alias="pass")]
 

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ..contract.errors import SetupError
 from ..store.database import check_schema
+from ..store.workers import list_workers
 from .dependencies import READING, Context, known_query
 from .errors import NotReadyError
 from .metrics import CONTENT_TYPE
@@ -25,6 +26,12 @@ class Health(BaseModel):
     status: str
 
 
+class Readiness(Health):
+    """A service that is fit to serve. Without live workers jobs are taken, and wait."""
+
+    workers: int
+
+
 @router.get("/healthz", responses=problem_docs(), dependencies=[Depends(known_query)])
 def get_health() -> Health:
     """Says that the process answers."""
@@ -32,17 +39,20 @@ def get_health() -> Health:
 
 
 @router.get("/readyz", responses=problem_docs(), dependencies=[Depends(known_query)])
-def get_readiness(context: Context) -> Health:
-    """Says that database, schema and reaper are fit to serve."""
+def get_readiness(context: Context) -> Readiness:
+    """Says that database, schema, queue and reaper are fit to serve, and how many workers live."""
     try:
         current = check_schema(context.database)
+        context.queue.depth()
+        with context.database.reading() as session:
+            workers = len(list_workers(session, live_only=True))
     except (SetupError, SQLAlchemyError) as error:
-        raise NotReadyError("the database does not answer") from error
+        raise NotReadyError("the database or the queue in it does not answer") from error
     if not current:
         raise NotReadyError("the database's schema is not up to date; run `lossbench db upgrade`")
     if not context.reaper_alive:
         raise NotReadyError("the reaper does not run")
-    return Health(status="ready")
+    return Readiness(status="ready", workers=workers)
 
 
 @router.get("/metrics", response_class=Response, responses=problem_docs(), dependencies=READING)

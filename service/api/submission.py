@@ -1,14 +1,19 @@
 """From a JobRequest to a stored job or a dry run: plan, reuse, route, idempotency."""
 
+import math
+import threading
 from dataclasses import dataclass
+from typing import Self
 
 from ..contract.catalogue import Catalogue, with_offers
-from ..contract.errors import NotFoundError
+from ..contract.errors import Fault, JobTooLargeError, NotFoundError, TooManyRequestsError
 from ..contract.ids import new_id
 from ..contract.job import JobRequest
 from ..contract.machine import Machine
 from ..contract.plan import Plan, PlannedCell, plan_job
 from ..contract.result import JobView
+from ..settings import Settings
+from ..store.budgets import seconds_until_free, spent_by
 from ..store.database import Database
 from ..store.idempotency import Abandoned, IdempotencyKeys, StoredAnswer
 from ..store.jobs import Jobs, get_job
@@ -30,6 +35,15 @@ class Prepared:
     queue: str
     machines: tuple[Machine, ...]
 
+    @property
+    def seconds(self) -> float:
+        """Estimated seconds of the cells that would run."""
+        return sum(
+            planned.estimated_s
+            for planned in self.plan.cells
+            if planned.outcome is None and planned.cell.key not in self.known
+        )
+
 
 @dataclass(frozen=True)
 class Submitted:
@@ -48,20 +62,40 @@ class Sender:
     key: str | None = None
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What one job, and the jobs of one token within 24 hours, may ask for."""
+
+    max_cells: int
+    gpu_minutes_per_job: float = math.inf
+    gpu_minutes_per_token: float = math.inf
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The limits of a service."""
+        return cls(
+            settings.max_cells,
+            settings.max_gpu_minutes_per_job,
+            settings.max_gpu_minutes_per_token,
+        )
+
+
 class Submission:
     """Takes jobs in."""
 
-    def __init__(self, database: Database, jobs: Jobs, shipped: Catalogue, max_cells: int) -> None:
+    def __init__(self, database: Database, jobs: Jobs, shipped: Catalogue, limits: Limits) -> None:
         self._database, self._jobs = database, jobs
-        self._shipped, self._max_cells = shipped, max_cells
+        self._shipped, self._limits = shipped, limits
         self._keys = IdempotencyKeys(database)
+        # two jobs of one token must not both fit into what is left for one
+        self._spending = threading.Lock()
 
     def prepare(self, request: JobRequest) -> Prepared:
         """Plan a request against the live machines and the stored results. Stores nothing."""
         with self._database.reading() as session:
             machines = live_machines(session)
             catalogue = with_offers(self._shipped, offered_kernels(session))
-            plan = plan_job(request, catalogue, machines, self._max_cells)
+            plan = plan_job(request, catalogue, machines, self._limits.max_cells)
             queue = route(machines, request.accelerator)
             known: dict[str, KnownRun] = {}
             # a comparison needs both of its sides measured in turns
@@ -120,9 +154,35 @@ class Submission:
 
     def _create(self, request: JobRequest, token_id: str | None, job_id: str) -> JobView:
         prepared = self.prepare(request)
-        self._jobs.submit(prepared.plan, prepared.known, prepared.queue, token_id, job_id)
+        seconds = prepared.seconds
+        _refuse_long(seconds / 60, self._limits.gpu_minutes_per_job)
+        with self._spending:
+            if token_id is not None:
+                self._refuse_spent(token_id, seconds)
+            self._jobs.submit(prepared.plan, prepared.known, prepared.queue, token_id, job_id)
         with self._database.reading() as session:
             return job_views(session, [get_job(session, job_id)])[0]
+
+    def _refuse_spent(self, token_id: str, seconds: float) -> None:
+        """Raises TooManyRequestsError where the token's minutes of the day do not suffice."""
+        allowed = self._limits.gpu_minutes_per_token
+        with self._database.reading() as session:
+            spent = spent_by(session, token_id)
+        used = sum(each.seconds for each in spent) / 60
+        if used + seconds / 60 <= allowed:
+            return
+        wait_s = seconds_until_free(spent, seconds, allowed * 60)
+        advice = (
+            "this job alone is larger than that: split it"
+            if wait_s is None
+            else f"there is room for it in {math.ceil(wait_s / 60)} minutes; or cancel queued jobs"
+        )
+        raise TooManyRequestsError(
+            f"the job needs about {_minutes(seconds / 60)} and the token's jobs of the last "
+            f"24 hours took {used:,.0f} of {allowed:,.0f} (LOSSBENCH_MAX_GPU_MINUTES_PER_TOKEN); "
+            f"{advice}, or ask for less: fewer cases, contenders or processes",
+            math.ceil(wait_s or 86_400),
+        )
 
     def _find(self, job_id: str) -> JobView | None:
         with self._database.reading() as session:
@@ -137,6 +197,21 @@ class Submission:
             accelerator = get_job(session, job_id).accelerator
             queue = route(live_machines(session), accelerator)
         return self._jobs.retry(job_id, queue)
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:,.0f} GPU minutes" if minutes >= 1.5 else f"{minutes:.2g} GPU minutes"
+
+
+def _refuse_long(minutes: float, allowed: float) -> None:
+    """Raises JobTooLargeError for more minutes than one job may have."""
+    if minutes > allowed:
+        message = (
+            f"the job needs about {_minutes(minutes)}; one job may have {allowed:,.0f} "
+            "(LOSSBENCH_MAX_GPU_MINUTES_PER_JOB). Split it, or ask for less: fewer cases, "
+            "contenders or processes. A dry run shows what each cell is estimated at"
+        )
+        raise JobTooLargeError([Fault("", "too_many_gpu_minutes", message)])
 
 
 def _longest_minutes(plan: Plan) -> float | None:

@@ -41,10 +41,10 @@ def _view(row: TokenRow) -> TokenView:
     openapi_extra=body_docs(TokenRequest),
 )
 def make_token(
-    body: Annotated[Body[TokenRequest], Depends(body_of(TokenRequest))],
     response: Response,
     context: Context,
     principal: Admin,
+    body: Annotated[Body[TokenRequest], Depends(body_of(TokenRequest))],
 ) -> NewToken:
     """Make a token. Its secret is in this answer and nowhere else."""
     wanted = body.value

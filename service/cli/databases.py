@@ -1,4 +1,4 @@
-"""`lossbench db`: upgrade, back up and prune the database, move results between databases."""
+"""`lossbench db`: upgrade, back up, copy and prune the database; move results between them."""
 
 import shutil
 import sqlite3
@@ -13,9 +13,9 @@ from ..settings import Settings
 from ..store.database import Database, upgrade_schema
 from ..store.events import now, prune_events
 from . import sets
-from .output import console
+from .output import console, print_json, print_table
 
-app = typer.Typer(help="Upgrade, back up, prune; move results.", no_args_is_help=True)
+app = typer.Typer(help="Upgrade, back up, copy, prune; move results.", no_args_is_help=True)
 
 
 @app.command()
@@ -51,6 +51,45 @@ def backup(target: Annotated[Path, typer.Argument(help="File to write.")]) -> No
     source.close()
     shutil.move(partial, target)
     console.print(f"wrote {target} ({target.stat().st_size / 2**20:.1f} MiB)")
+
+
+@app.command()
+def copy(
+    target: Annotated[str, typer.Argument(help="SQLAlchemy URL of an empty database.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Copy everything into another database, SQLite or PostgreSQL; open jobs resume there.
+
+    Stop the service and its workers first. The target gets all rows or none, and every table is
+    compared by a hash of its rows. Tokens keep their secrets.
+
+    Example: `lossbench db copy postgresql://lossbench@db.example/lossbench`
+    """
+    from ..store.database_copy import copy_database
+    from ..store.queue import LotQueue, migrate_queue
+
+    settings = Settings()
+    source = Database.from_settings(settings)
+    goal = Database(settings.model_copy(update={"database_url": target}).resolved_database_url)
+    try:
+        upgrade_schema(goal)
+        migrate_queue(goal)
+        queue = LotQueue(goal)
+        try:
+            done = copy_database(source, goal, queue, settings.stale_after_s)
+        finally:
+            queue.close()
+    finally:
+        source.close()
+        goal.close()
+    if as_json:
+        tables = {name: content._asdict() for name, content in done.tables.items()}
+        print_json({"tables": tables, "lots_open": done.lots_open})
+        return
+    rows = ((name, content.rows, content.sha256[:16]) for name, content in done.tables.items())
+    print_table("Copied", ("table", "rows", "hash of the rows"), rows)
+    if done.lots_open:
+        console.print(f"{done.lots_open} lots of open jobs wait for a worker of the target")
 
 
 @app.command()

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..contract.catalogue import Catalogue, KernelRow, load_catalogue
+from ..api.snippets import snippet
+from ..contract.case import CaseOptions
+from ..contract.catalogue import Catalogue, KernelRow, is_older, load_catalogue
+from ..contract.contender import Contender
 from ..contract.errors import Fault, InvalidRequestError, UnknownNameError
-from ..contract.plan import nearest
+from ..contract.plan import nearest, refuse, resolve_contender
 from ..contract.versions import ALL, begins_range, matching, names_several, tidy_range
+from ..contract.words import Dtype
 from ..plots.text import plural
 from ..settings import Settings
 from .output import console, errors, print_json, print_table
@@ -27,7 +31,7 @@ def list_(as_json: AsJson = False) -> None:
 
     Example: `lossbench kernels list`
     """
-    rows = _catalogue().kernels.values()
+    rows = catalogue_here().kernels.values()
     if as_json:
         print_json([_facts(row) for row in rows])
         return
@@ -48,13 +52,18 @@ def list_(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A kernel of the catalogue.")], as_json: AsJson = False
+    name: Annotated[str, typer.Argument(help="A kernel of the catalogue, or NAME@VERSION.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Show one kernel: versions, params, options, dtypes.
+    """Show one kernel: versions, params, options, dtypes; or what one version of it has.
 
-    Example: `lossbench kernels show liger`
+    Example: `lossbench kernels show liger@0.8.5`
     """
-    row = _row(name)
+    kernel, _, version = name.partition("@")
+    row = _row(kernel)
+    if version:
+        _show_version(row, version, as_json)
+        return
     if as_json:
         print_json(_facts(row))
         return
@@ -68,6 +77,47 @@ def show(
         ("param", "type", "default", "since", "what it does"),
         ((p.name, p.kind, p.default, p.since, p.help) for p in row.params),
     )
+
+
+def _show_version(row: KernelRow, asked: str, as_json: bool) -> None:
+    """What one version has. Raises UnknownNameError, InvalidRequestError."""
+    try:
+        contender = Contender.parse(f"{row.name}@{asked}")
+    except ValueError as error:
+        raise InvalidRequestError(f"{row.name}@{asked} is not a kernel and its version") from error
+    found, faults = resolve_contender(contender, catalogue_here(), "")
+    refuse(faults)
+    version = found.version
+    options = [o for o in row.options if not _is_late(row.option_since.get(o), version)]
+    params = [param for param in row.params if not _is_late(param.since, version)]
+    facts = {
+        "kernel": row.name,
+        "version": version,
+        "twin_of": row.twins.get(version or ""),
+        "options": options,
+        "params": [param.model_dump() for param in params],
+        "dtypes": row.dtypes,
+        "usage": snippet(row, found, CaseOptions(), Dtype.BFLOAT16),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    console.print(found.text, style="bold", end="  ")
+    console.print(row.summary)
+    if facts["twin_of"]:
+        console.print(f"same code as {row.name}@{facts['twin_of']}")
+    console.print("dtypes:   " + ", ".join(row.dtypes))
+    console.print("options:  " + ", ".join(options))
+    console.print(facts["usage"], highlight=False)
+    print_table(
+        "Params",
+        ("param", "type", "default", "since", "what it does"),
+        ((p.name, p.kind, p.default, p.since, p.help) for p in params),
+    )
+
+
+def _is_late(since: str | None, version: str | None) -> bool:
+    return bool(since and version and is_older(version, since))
 
 
 @app.command()
@@ -137,14 +187,15 @@ def _whose(row: KernelRow) -> str:
     return "torch's" if row.is_built_in else "the operator's"
 
 
-def _catalogue() -> Catalogue:
+def catalogue_here() -> Catalogue:
+    """The catalogue with what this machine offers beside it."""
     from lossbench.worker.known_contenders import own_catalogue
 
     return own_catalogue(Settings())
 
 
 def _row(name: str) -> KernelRow:
-    catalogue = _catalogue()
+    catalogue = catalogue_here()
     row = catalogue.kernels.get(name)
     if row is None:
         hint = nearest(name, catalogue.kernels)

@@ -1,14 +1,26 @@
 """`lossbench`: the commands. Exit 0 ok, 1 the answer is no, 2 wrong usage or bad input."""
 
-import logging
 import os
 import sys
 
-import structlog
 import typer
 
 from ..contract.errors import LossbenchError, SetupError
-from . import checks, comparing, databases, exports, importing, kernels, measuring, serving, tokens
+from . import (
+    checks,
+    comparing,
+    databases,
+    exports,
+    importing,
+    kernels,
+    listing,
+    measuring,
+    pruning,
+    recommending,
+    serving,
+    tokens,
+)
+from .log_lines import configure_logging
 from .output import fail
 
 app = typer.Typer(
@@ -21,30 +33,16 @@ app = typer.Typer(
 )
 serving.register(app)
 measuring.register(app)
+recommending.register(app)
 comparing.register(app)
+listing.register(app)
 importing.register(app)
 checks.register(kernels.app)
+pruning.register(kernels.app)
 app.add_typer(kernels.app, name="kernels")
 app.add_typer(databases.app, name="db")
 app.add_typer(exports.app, name="export")
 app.add_typer(tokens.app, name="token")
-
-
-def configure_logging(level: str) -> None:
-    """Structured lines on standard error, so that standard output stays data."""
-    number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-            ),
-        ],
-    )
 
 
 def main() -> None:

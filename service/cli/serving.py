@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..contract.errors import InvalidRequestError, PortInUseError, SetupError
 from ..settings import Settings
+from .log_lines import configure_logging
 from .output import console, errors, print_json, print_table
 
 Port = Annotated[int | None, typer.Option(help="Port; 0 picks a free one.", min=0, max=65535)]
@@ -30,7 +31,8 @@ def register(app: typer.Typer) -> None:
 def bound_socket(host: str, port: int) -> socket.socket:
     """A listening socket. Raises PortInUseError, SetupError for an address that is not ours."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio turns Nagle's delay, 40 ms an answer, off only for a socket that says it is TCP
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
@@ -62,6 +64,8 @@ def serve(
     from .processes import WorkerProcess, serve_until_stopped
 
     settings = _with(Settings(), host, port)
+    # a service says who wrote what; other commands keep to warnings unless told
+    configure_logging(settings.log_level)
     if no_auth and settings.host not in ("localhost", "127.0.0.1", "::1"):
         raise SetupError("--no-auth serves this machine only: leave --host at 127.0.0.1")
     listener = bound_socket(settings.host, settings.port)

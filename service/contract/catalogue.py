@@ -75,10 +75,14 @@ class Term(_Row):
 
 
 class Memory(_Row):
-    """Bytes alive beyond inputs and outputs; the peak is the larger of the two moments."""
+    """Bytes alive beyond inputs, by moment; the peak is the largest of the three.
+
+    `forward` and `backward` come on top of loss, dX and dW; at `before_outputs` none is there.
+    """
 
     forward: tuple[Term, ...] = ()
     backward: tuple[Term, ...] = ()
+    before_outputs: tuple[Term, ...] = ()
 
 
 class SetupRow(_Row):
@@ -110,6 +114,8 @@ class KernelRow(_Row):
     setups: tuple[SetupRow, ...] = ()
     memory: Memory = Memory()
     chunk_rule: str = "none"
+    usage: str = ""
+    aliases: tuple[str, ...] = ()
 
     @cached_property
     def latest(self) -> str | None:

@@ -3,7 +3,7 @@
     LossbenchError
     ├── InvalidRequestError          the request cannot be served as written
     │   ├── UnknownNameError         a kernel, version, model ... that does not exist
-    │   └── JobTooLargeError         more cells than one job may have
+    │   └── JobTooLargeError         more cells or GPU minutes than one job may have
     ├── NotFoundError                no such job, result, machine
     ├── ConflictError                the thing is in a state that forbids this
     ├── NotAuthenticatedError        a token is needed
@@ -65,7 +65,7 @@ class UnknownNameError(InvalidRequestError):
 
 
 class JobTooLargeError(InvalidRequestError):
-    """The job has more cells than one job may have."""
+    """The job has more cells, or needs more GPU minutes, than one job may have."""
 
 
 class NotFoundError(LossbenchError):

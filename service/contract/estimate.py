@@ -118,5 +118,9 @@ def peak_bytes(catalogue: Catalogue, contender: Contender, case: Case) -> int:
             if _applies(term, params, chunks, version)
         )
 
-    workspace = max(total(kernel.memory.forward), total(kernel.memory.backward))
-    return int(total(catalogue.inputs_and_outputs) + workspace)
+    memory = kernel.memory
+    workspace = max(total(memory.forward), total(memory.backward))
+    # of NH and VH there are inputs and gradients
+    gradients = case.dtype.bytes * (n * h + v * h)
+    early = total(memory.before_outputs) - gradients
+    return int(total(catalogue.inputs_and_outputs) + max(workspace, early))

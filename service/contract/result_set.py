@@ -18,12 +18,14 @@ FORMAT_VERSION = 1
 SUFFIX = ".jsonl.gz"
 
 SetName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=64)]
+RecordId = Annotated[str, Field(min_length=1)]
+"""Never blank: a record without an id would be another one at each loading."""
 
 
 class SetJob(Record):
     """An ended job, as it was asked for."""
 
-    id: str
+    id: RecordId
     kind: JobKind
     state: JobState
     reason: str | None
@@ -71,7 +73,7 @@ class SetRun(Record):
     """One result: a RunRecord without environment and samples, which stand elsewhere."""
 
     kind: Literal["run"] = "run"
-    id: str
+    id: RecordId
     environment: int
     samples: tuple[tuple[Arm, int], ...]
     """Arm, and the place of its samples among the lines of kind `samples`."""
@@ -85,7 +87,7 @@ class SetCheck(Record):
     """One check: a CheckRecord without its environment."""
 
     kind: Literal["check"] = "check"
-    id: str
+    id: RecordId
     environment: int
     record: dict[str, Any]
 
@@ -116,7 +118,7 @@ class SetComparison(Record):
     """A verdict between two contenders; times in the log ratios are candidate over base."""
 
     kind: Literal["comparison"] = "comparison"
-    id: str
+    id: RecordId
     environment: int
     job: str | None
     base: str

@@ -12,15 +12,21 @@ from ..contract.plan import nearest
 from ..contract.result import Result
 from .error import error
 from .floor import floor
+from .history import history
 from .latency import latency
 from .memory import memory
 from .panels import Gap, gaps_of
+from .pareto import pareto
+from .shape_map import shape_map
 
 FIGURES: dict[str, Callable[[Sequence[Result]], dict[str, Any]]] = {
     "latency": latency,
     "memory": memory,
     "error": error,
     "floor": floor,
+    "pareto": pareto,
+    "shape-map": shape_map,
+    "history": history,
 }
 """Every figure by its name in URLs. Each also takes the gaps of a job as second argument."""
 
@@ -29,6 +35,9 @@ _WITH_GAPS: dict[str, Callable[[Sequence[Result], Sequence[Gap]], dict[str, Any]
     "memory": memory,
     "error": error,
     "floor": floor,
+    "pareto": pareto,
+    "shape-map": shape_map,
+    "history": history,
 }
 
 

@@ -14,8 +14,8 @@ from ..contract.result import CellView, Result
 from ..contract.words import CellState, Outcome, Pass
 from . import text, theme
 
-MAX_ROWS = 240
-"""Rows of one figure; further panels are left to the table."""
+MAX_ROWS, MAX_PANELS = 240, 24
+"""Rows and panels of one figure; further panels are left to the table."""
 HEADING_PX, AXIS_PX, ROW_PX, TALL_ROW_PX, EMPTY_PX = 26, 50, 23, 31, 60
 GUTTER = 0.08
 """Share of a column that is left free before the next one."""
@@ -135,12 +135,15 @@ def _kind(device_type: str) -> str:
 def _panels(results: Sequence[Result], gaps: Sequence[Gap]) -> tuple[Panel, ...]:
     labels = {result.contender: result.label for result in results}
     named = {(g.case, g.pass_, labels.get(g.contender, g.contender)): g.words for g in gaps}
-    places = dict.fromkeys((result.case, result.pass_) for result in results)
+    places: dict[tuple[str, Pass], list[Result]] = {}
+    for result in results:
+        places.setdefault((result.case, result.pass_), []).append(result)
     everyone = sorted({result.label for result in results} | {key[2] for key in named})
     panels: list[Panel] = []
     for case, pass_ in sorted(places, key=lambda place: (_size(place[0]), place[1])):
-        here = [r for r in results if (r.case, r.pass_) == (case, pass_)]
-        missing = [label for label in everyone if label not in {r.label for r in here}]
+        here = places[case, pass_]
+        present = {result.label for result in here}
+        missing = [label for label in everyone if label not in present]
         words = tuple(
             (label, named.get((case, pass_, label), theme.NOT_MEASURED)) for label in missing
         )
@@ -157,7 +160,7 @@ def _bounded(panels: Sequence[Panel]) -> tuple[Panel, ...]:
     rows = 0
     for panel in panels:
         rows += len(panel.results) + len(panel.gaps)
-        if shown and rows > MAX_ROWS:
+        if shown and (rows > MAX_ROWS or len(shown) == MAX_PANELS):
             break
         shown.append(panel)
     return tuple(shown)
@@ -259,11 +262,11 @@ class Stack:
         if not self._panels:
             return layout | {"xaxis": {"visible": False}, "yaxis": {"visible": False}}
         top = total
-        for line, height in zip(lines, heights, strict=True):
+        for number, (line, height) in enumerate(zip(lines, heights, strict=True)):
             upper = (top - HEADING_PX) / total
             domain = [max(0.0, upper - height / total), min(1.0, upper)]
             for column, panel in enumerate(line):
-                index = lines.index(line) * columns + column
+                index = number * columns + column
                 x_domain = _x_domain(column, columns)
                 _place(layout, panel, index, (x_domain, domain))
                 heading = panel.heading if column == 0 else panel.short

@@ -164,6 +164,20 @@ class HeadToHead(NamedTuple):
     processes: int
 
 
+# in the order of its fields; the values of each process are not read
+_MET = (
+    ComparisonRow.id,
+    ComparisonRow.case_text,
+    ComparisonRow.pass_,
+    EnvironmentRow.hardware_fingerprint,
+    ComparisonRow.verdict,
+    ComparisonRow.reason,
+    ComparisonRow.ratio,
+    ComparisonRow.ratio_low,
+    ComparisonRow.ratio_high,
+    ComparisonRow.detectable_effect,
+    ComparisonRow.processes,
+)
 _SWAPPED = {"slower": "faster", "faster": "slower"}
 
 
@@ -176,7 +190,7 @@ def head_to_head(
     """
     run = (aliased(RunRow), aliased(RunRow))
     query = (
-        sa.select(ComparisonRow, EnvironmentRow.hardware_fingerprint)
+        sa.select(ComparisonRow.base, *_MET)
         .join(EnvironmentRow, EnvironmentRow.id == ComparisonRow.environment_id)
         .outerjoin(run[0], run[0].id == ComparisonRow.base_run_id)
         .outerjoin(run[1], run[1].id == ComparisonRow.candidate_run_id)
@@ -192,7 +206,7 @@ def head_to_head(
     if wanted.until is not None:
         query = query.where(ComparisonRow.measured_at < wanted.until)
     rows: Sequence[Any] = session.execute(query).all()
-    found = [_as_asked(row, hardware, base) for row, hardware in rows]
+    found = [_as_asked(HeadToHead._make(row[1:]), row[0] != base) for row in rows]
     return {(each.case, each.pass_, each.hardware): each for each in found}
 
 
@@ -203,21 +217,10 @@ def _either_way(base: str, candidate: str) -> sa.ColumnElement[bool]:
     )
 
 
-def _as_asked(row: ComparisonRow, hardware: str, base: str) -> HeadToHead:
-    """The row, turned round where its base is the candidate that was asked for."""
-    turned = row.base != base
-    ratios = (row.ratio, row.ratio_low, row.ratio_high)
-    if turned:
-        inverse = [1.0 / value if value else None for value in ratios]
-        ratios = (inverse[0], inverse[2], inverse[1])
-    return HeadToHead(
-        row.id,
-        row.case_text,
-        row.pass_,
-        hardware,
-        _SWAPPED.get(row.verdict, row.verdict) if turned else row.verdict,
-        row.reason,
-        *ratios,
-        row.detectable_effect,
-        row.processes,
-    )
+def _as_asked(met: HeadToHead, turned: bool) -> HeadToHead:
+    """The comparison, turned round where its base is the candidate that was asked for."""
+    if not turned:
+        return met
+    value, low, high = (1.0 / x if x else None for x in (met.ratio, met.ratio_low, met.ratio_high))
+    verdict = _SWAPPED.get(met.verdict, met.verdict)
+    return met._replace(verdict=verdict, ratio=value, ratio_low=high, ratio_high=low)

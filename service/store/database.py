@@ -18,6 +18,8 @@ from ..contract.errors import DatabaseError, SchemaTooNewError
 from ..settings import Settings
 
 SQLITE_BUSY_TIMEOUT_S = 30
+WAL_PAGES = 16_000
+"""Pages (64 MB) in SQLite's log from which a commit empties it itself: see `checkpoint`."""
 IDLE_TRANSACTION_S = 10.0
 """PostgreSQL ends a session that sits in a transaction for longer: a frozen process would otherwise
 hold its row locks, and with them the job, until it wakes up."""
@@ -33,6 +35,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "synchronous=NORMAL",
         "foreign_keys=ON",
         f"busy_timeout={SQLITE_BUSY_TIMEOUT_S * 1000}",
+        f"wal_autocheckpoint={WAL_PAGES}",
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
@@ -101,6 +104,16 @@ class Database:
         """A session for reading only."""
         with self._reading() as session:
             yield session
+
+    def checkpoint(self) -> None:
+        """Move what SQLite's log holds into the file, beside readers and writers.
+
+        The service does it every second: at 1,000,000 results an import writes 15 MB of pages, and
+        the commit that had to move them took 190 ms instead of 100 (2026-11-30).
+        """
+        if self.is_sqlite:
+            with self.engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
         """Give back all connections."""

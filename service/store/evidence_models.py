@@ -21,7 +21,7 @@ class CheckRow(Base):
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    kernel: Mapped[str] = mapped_column(index=True)
+    kernel: Mapped[str]
     version: Mapped[str | None]
     contender: Mapped[str]
     params_text: Mapped[str]
@@ -73,12 +73,7 @@ class DeviceProofRow(Base):
     """What a device showed that it can tell apart: at a start, by `doctor --measure`, or a pool."""
 
     __tablename__ = "device_proofs"
-    __table_args__ = (
-        sa.CheckConstraint("kind IN ('self_test', 'doctor', 'pool')", name="kind"),
-        sa.Index(
-            "ix_device_proofs_device_uuid_hash_measured_at", "device_uuid_hash", "measured_at"
-        ),
-    )
+    __table_args__ = (sa.CheckConstraint("kind IN ('self_test', 'doctor', 'pool')", name="kind"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]

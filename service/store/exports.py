@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 from .base import UtcDateTime
 from .database import Database
 from .models import EnvironmentRow, OutputErrorRow, RunRow
-from .results import ResultFilter, filtered
+from .result_ids import Order, Place, page_ids
+from .results import ResultFilter
 from .views import SAME_COLUMNS
 
 AT_ONCE = 1000
@@ -70,14 +71,14 @@ def result_batches(
 def _batch(session: Session, wanted: ResultFilter, last: str | None, at_once: int) -> list[Row]:
     columns = [getattr(RunRow, name) for name in _RUN_COLUMNS]
     devices = [getattr(EnvironmentRow, name) for name in _DEVICE_COLUMNS]
+    after = None if last is None else Place(None, last)
+    ids = page_ids(session, wanted, Order(), after, at_once)
     query = (
-        filtered(sa.select(*columns, *devices), wanted)
+        sa.select(*columns, *devices)
         .join(EnvironmentRow, EnvironmentRow.id == RunRow.environment_id)
+        .where(RunRow.id.in_(ids))
         .order_by(RunRow.id.desc())
-        .limit(at_once)
     )
-    if last is not None:
-        query = query.where(RunRow.id < last)
     found = session.execute(query).all()
     errors = _errors(session, [row[0] for row in found])
     flags = _RUN_COLUMNS.index("flags")

@@ -19,7 +19,8 @@ class ImportedRow(Base):
     __tablename__ = "imported_rows"
     __table_args__ = (
         one_of("format", PeerFormat, "format"),
-        sa.Index("ix_imported_rows_kernel_id", "kernel", "id"),
+        sa.Index("ix_imported_rows_imported_at_id", "imported_at", "id"),
+        sa.Index("ix_imported_rows_kernel_imported_at_id", "kernel", "imported_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -32,5 +33,5 @@ class ImportedRow(Base):
     measured_at: Mapped[datetime | None]
     filename: Mapped[str | None]
     fields: Mapped[dict[str, Any]]
-    run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("runs.id"), index=True)
+    run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("runs.id"))
     imported_at: Mapped[datetime]

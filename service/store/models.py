@@ -14,6 +14,8 @@ from ..contract.words import CellState, Grade, JobKind, JobState, LotState, Outc
 from .base import AutoId, Base, UtcDateTime, one_of
 from .evidence_models import CheckRow, ComparisonRow, DeviceProofRow
 from .import_models import ImportedRow
+from .permalink_models import PermalinkRow
+from .tally_models import RunTallyRow
 
 __all__ = [
     "Base",
@@ -29,7 +31,9 @@ __all__ = [
     "JobRow",
     "LotRow",
     "OutputErrorRow",
+    "PermalinkRow",
     "RunRow",
+    "RunTallyRow",
     "SampleRow",
     "TokenRow",
     "UtcDateTime",
@@ -47,11 +51,13 @@ class JobRow(Base):
         sa.CheckConstraint("priority BETWEEN 1 AND 9", name="priority"),
         sa.CheckConstraint("cells_total >= 0", name="cells_total"),
         sa.Index("ix_jobs_state_created_at", "state", "created_at"),
+        # what a token's jobs of the last day were planned with
+        sa.Index("ix_jobs_token_id_created_at", "token_id", "created_at"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
-    state: Mapped[str] = mapped_column(index=True)
+    state: Mapped[str]
     reason: Mapped[str | None]
     request: Mapped[dict[str, Any]]
     labels: Mapped[dict[str, Any]]
@@ -63,7 +69,7 @@ class JobRow(Base):
     cells_total: Mapped[int]
     estimated_s: Mapped[float]
     token_id: Mapped[str | None] = mapped_column(sa.ForeignKey("tokens.id"))
-    created_at: Mapped[datetime] = mapped_column(index=True)
+    created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
 
@@ -108,6 +114,8 @@ class CellRow(Base):
         sa.CheckConstraint("outcome <> 'ok' OR run_id IS NOT NULL", name="ok_has_run"),
         sa.CheckConstraint("coalesce(outcome, 'ok') = 'ok' OR reason IS NOT NULL", name="reason"),
         sa.Index("ix_job_cells_lot_id_case_index", "lot_id", "case_index"),
+        # counts of a job's cells, from the index alone
+        sa.Index("ix_job_cells_job_id_state_outcome", "job_id", "state", "outcome"),
     )
 
     id: Mapped[int] = mapped_column(AutoId, primary_key=True, autoincrement=True)
@@ -152,7 +160,7 @@ class EnvironmentRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     device_type: Mapped[str]
     device_name: Mapped[str] = mapped_column(index=True)
-    hardware_fingerprint: Mapped[str] = mapped_column(index=True)
+    hardware_fingerprint: Mapped[str]
     software_fingerprint: Mapped[str]
     memory_bytes: Mapped[int]
     facts: Mapped[dict[str, Any]]
@@ -173,7 +181,46 @@ class RunRow(Base):
         sa.CheckConstraint("ended_at >= started_at", name="time_order"),
         sa.CheckConstraint("workspace_bytes IS NULL OR workspace_bytes >= 0", name="workspace"),
         sa.Index("ix_runs_cell_key_environment_id", "cell_key", "environment_id"),
-        sa.Index("ix_runs_kernel_version", "kernel", "version"),
+        # lists: newest first under one filter each; `result_ids.py` says which leads
+        sa.Index("ix_runs_kernel_id", "kernel", "id"),
+        sa.Index("ix_runs_kernel_version_id", "kernel", "version", "id"),
+        sa.Index("ix_runs_case_text_id", "case_text", "id"),
+        sa.Index("ix_runs_environment_id_id", "environment_id", "id"),
+        sa.Index("ix_runs_outcome_id", "outcome", "id"),
+        sa.Index("ix_runs_started_at_id", "started_at", "id"),
+        sa.Index(
+            "ix_runs_imported_id",
+            "id",
+            sqlite_where=sa.text("imported IS 1"),
+            postgresql_where=sa.text("imported IS true"),
+        ),
+        # filters and orders of lists
+        *(
+            sa.Index(f"ix_runs_{name}_id", name, "id")
+            for name in (
+                "latency_ms",
+                "workspace_bytes",
+                "ratio_to_baseline",
+                "floor_ratio",
+                "tokens_per_s",
+                "tokens",
+                "hidden",
+                "vocab",
+            )
+        ),
+        # the newest result of each case of a contender, from the index alone
+        sa.Index(
+            "ix_runs_newest",
+            "kernel",
+            "params",
+            "case_text",
+            "pass",
+            "environment_id",
+            "version",
+            "imported",
+            "invalidated_at",
+            "id",
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -182,7 +229,7 @@ class RunRow(Base):
     kernel: Mapped[str]
     version: Mapped[str | None]
     params: Mapped[str]
-    case_text: Mapped[str] = mapped_column(index=True)
+    case_text: Mapped[str]
     tokens: Mapped[int]
     hidden: Mapped[int]
     vocab: Mapped[int]

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, selectinload
 
 from .events import now
-from .models import EventRow, IdempotencyRow, JobRow, RunRow, TokenRow, WorkerRow
+from .models import EventRow, IdempotencyRow, JobRow, RunTallyRow, TokenRow, WorkerRow
 
 
 @dataclass
@@ -22,27 +22,29 @@ class MeasuredVersion:
 
 def measured_versions(session: Session, kernel: str) -> list[MeasuredVersion]:
     """What was measured of a kernel, by version, the newest measured first."""
+    moment = RunTallyRow.first_at.type
     rows = session.execute(
         sa.select(
-            RunRow.version,
-            RunRow.outcome,
-            sa.func.count(),
-            sa.func.min(RunRow.started_at, type_=RunRow.started_at.type),
-            sa.func.max(RunRow.started_at, type_=RunRow.started_at.type),
+            RunTallyRow.version,
+            RunTallyRow.outcome,
+            sa.func.sum(RunTallyRow.results),
+            sa.func.min(RunTallyRow.first_at, type_=moment),
+            sa.func.max(RunTallyRow.last_at, type_=moment),
         )
         .where(
-            RunRow.kernel == kernel,
-            RunRow.invalidated_at.is_(None),
-            RunRow.imported.is_(False),
+            RunTallyRow.kernel == kernel,
+            RunTallyRow.invalid.is_(False),
+            RunTallyRow.imported.is_(False),
         )
-        .group_by(RunRow.version, RunRow.outcome)
+        .group_by(RunTallyRow.version, RunTallyRow.outcome)
     )
     found: dict[str | None, MeasuredVersion] = {}
-    for version, outcome, number, first, last in rows:
+    for said, outcome, number, first, last in rows:
+        version = said or None
         entry = found.setdefault(version, MeasuredVersion(version, first, last))
         entry.first_seen_at = min(entry.first_seen_at, first)
         entry.last_seen_at = max(entry.last_seen_at, last)
-        entry.outcomes[outcome] = number
+        entry.outcomes[outcome] = int(number)
     return sorted(found.values(), key=lambda entry: entry.last_seen_at, reverse=True)
 
 

@@ -44,6 +44,7 @@ class Reaper:
         self._take_back_lots(dead)
         self._route_waiting()
         self._end_overdue()
+        self._database.checkpoint()
 
     def _find_dead_workers(self) -> set[str]:
         """Ids of workers that are gone; marks those whose beat has stopped."""

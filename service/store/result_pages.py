@@ -1,27 +1,29 @@
 """Pages of results in any order, and the newest result of each case for comparisons."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer, selectinload
 
 from ..contract.contender import Contender
-from .models import EnvironmentRow, RunRow
+from .models import EnvironmentRow, OutputErrorRow, RunRow
+from .result_ids import SORTABLE, Order, Place, page_ids
 from .results import ResultFilter, filtered
 
-SORTABLE: dict[str, Any] = {
-    "latency_ms": RunRow.latency_ms,
-    "workspace_bytes": RunRow.workspace_bytes,
-    "ratio_to_baseline": RunRow.ratio_to_baseline,
-    "floor_ratio": RunRow.floor_ratio,
-    "tokens_per_s": RunRow.tokens_per_s,
-    "tokens": RunRow.tokens,
-    "hidden": RunRow.hidden,
-    "vocab": RunRow.vocab,
-}
-"""Columns that a list of results can be ordered by, beside its age."""
+__all__ = [
+    "SORTABLE",
+    "BriefRun",
+    "Order",
+    "Place",
+    "SideError",
+    "SideRow",
+    "newest_of_each",
+    "newest_runs",
+    "runs_by_id",
+    "side_rows",
+    "sorted_runs",
+]
 
 _VIEW = (
     # the whole record is large and no view reads it
@@ -31,46 +33,16 @@ _VIEW = (
 )
 
 
-@dataclass(frozen=True)
-class Order:
-    """Order of a list of results. `column` None means by age."""
-
-    column: str | None = None
-    descending: bool = True
-
-
-@dataclass(frozen=True)
-class Place:
-    """The last result of a page: its value in the order's column, and its id."""
-
-    value: float | None
-    run_id: str
-
-
 def sorted_runs(
     session: Session, wanted: ResultFilter, order: Order, after: Place | None, limit: int
 ) -> list[RunRow]:
-    """Results behind a place; those without the value come last, equal ones newest first."""
-    query = filtered(sa.select(RunRow), wanted).options(*_VIEW).limit(limit)
-    if order.column is None:
-        newest = RunRow.id.desc() if order.descending else RunRow.id.asc()
-        if after is not None:
-            behind = RunRow.id < after.run_id if order.descending else RunRow.id > after.run_id
-            query = query.where(behind)
-        return list(session.scalars(query.order_by(newest)))
-    column = SORTABLE[order.column]
-    if after is not None:
-        query = query.where(_behind(column, order.descending, after))
-    direction = column.desc() if order.descending else column.asc()
-    return list(session.scalars(query.order_by(column.is_(None), direction, RunRow.id.desc())))
+    """Results behind a place, without their whole records; those without the value come last.
 
-
-def _behind(column: Any, descending: bool, after: Place) -> sa.ColumnElement[bool]:
-    older = RunRow.id < after.run_id
-    if after.value is None:
-        return sa.and_(column.is_(None), older)
-    further = column < after.value if descending else column > after.value
-    return sa.or_(further, sa.and_(column == after.value, older), column.is_(None))
+    From high to low, equal ones come newest first; from low to high, oldest first.
+    """
+    ids = page_ids(session, wanted, order, after, limit)
+    found = runs_by_id(session, ids)
+    return [found[run_id] for run_id in ids if run_id in found]
 
 
 def runs_by_id(session: Session, run_ids: Iterable[str]) -> dict[str, RunRow]:
@@ -86,7 +58,7 @@ def runs_by_id(session: Session, run_ids: Iterable[str]) -> dict[str, RunRow]:
 class BriefRun(NamedTuple):
     """What a comparison needs of every result before it loads the page's.
 
-    The fields are in the order of the columns that `newest_runs` selects.
+    The fields are in the order of `_BRIEF`.
     """
 
     id: str
@@ -106,6 +78,29 @@ class BriefRun(NamedTuple):
     vocab: int
 
 
+_BRIEF = (
+    RunRow.id,
+    RunRow.contender,
+    RunRow.case_text,
+    RunRow.pass_,
+    EnvironmentRow.device_name,
+    RunRow.environment_id,
+    RunRow.outcome,
+    RunRow.grade,
+    RunRow.baseline,
+    RunRow.ratio_to_baseline,
+    RunRow.ratio_low,
+    RunRow.ratio_high,
+    RunRow.tokens,
+    RunRow.hidden,
+    RunRow.vocab,
+)
+_OF_CASE = frozenset(
+    f"{name}{end}" for name in ("tokens", "hidden", "vocab") for end in ("", "_gte", "_lte")
+) | {"dtype", "recipe"}
+"""Filters that hold for every result of a case or for none."""
+
+
 def newest_runs(
     session: Session, contender: Contender, wanted: ResultFilter, most: int
 ) -> list[BriefRun]:
@@ -113,42 +108,102 @@ def newest_runs(
 
     A contender without version stands for any version; imported results are left out.
     """
-    newest = (
-        sa.select(sa.func.max(RunRow.id))
-        .join(EnvironmentRow, EnvironmentRow.id == RunRow.environment_id)
-        .where(
-            RunRow.kernel == contender.kernel,
-            RunRow.params == contender.params_text,
-            RunRow.imported.is_(False),
-        )
-        .group_by(RunRow.case_text, RunRow.pass_, EnvironmentRow.device_name)
+    columns: Sequence[Any] = _BRIEF
+    query: sa.Select[Any] = sa.select(*columns).join(
+        EnvironmentRow, EnvironmentRow.id == RunRow.environment_id
     )
-    if contender.version is not None:
-        newest = newest.where(RunRow.version == contender.version)
-    query = (
-        sa.select(
-            RunRow.id,
-            RunRow.contender,
-            RunRow.case_text,
-            RunRow.pass_,
-            EnvironmentRow.device_name,
-            RunRow.environment_id,
-            RunRow.outcome,
-            RunRow.grade,
-            RunRow.baseline,
-            RunRow.ratio_to_baseline,
-            RunRow.ratio_low,
-            RunRow.ratio_high,
-            RunRow.tokens,
-            RunRow.hidden,
-            RunRow.vocab,
-        )
-        .join(EnvironmentRow, EnvironmentRow.id == RunRow.environment_id)
-        .where(RunRow.id.in_(filtered(newest, wanted)))
-        .order_by(RunRow.id)
-        .limit(most)
+    if wanted.job or wanted.label:
+        # as many as the jobs have cells: all are read, and the newest kept here
+        query = filtered(query.where(*_is(contender)), wanted)
+        found = [BriefRun._make(row) for row in session.execute(query.order_by(RunRow.id))]
+        newest = {(run.case, run.pass_, run.device_name): run for run in found}
+        return sorted(newest.values())[:most]
+    fields = wanted.model_dump(exclude_defaults=True)
+    of_case = ResultFilter(**{name: fields[name] for name in fields if name in _OF_CASE})
+    others = {name: fields[name] for name in fields if name not in _OF_CASE}
+    query = query.where(RunRow.id.in_(_newest_ids(contender, ResultFilter(**others))))
+    query = filtered(query, of_case.model_copy(update={"include_invalid": True}))
+    return [BriefRun._make(row) for row in session.execute(query.order_by(RunRow.id).limit(most))]
+
+
+def _is(contender: Contender) -> list[sa.ColumnElement[bool]]:
+    same = [
+        RunRow.kernel == contender.kernel,
+        RunRow.params == contender.params_text,
+        RunRow.imported.is_(False),
+    ]
+    return same if contender.version is None else [*same, RunRow.version == contender.version]
+
+
+def _newest_ids(contender: Contender, wanted: ResultFilter) -> sa.Select[str]:
+    """Ids, from one pass over an index: the newest by environment, and of these by device."""
+    group: Sequence[Any] = (RunRow.case_text, RunRow.pass_, RunRow.environment_id)
+    each: sa.Select[Any] = sa.select(*group, sa.func.max(RunRow.id).label("id"))
+    narrowed = filtered(each, wanted).where(*_is(contender))
+    places = narrowed.group_by(*group).subquery()
+    return (
+        sa.select(sa.func.max(places.c.id))
+        .join(EnvironmentRow, EnvironmentRow.id == places.c.environment_id)
+        .group_by(places.c.case_text, places.c.pass_, EnvironmentRow.device_name)
     )
-    return [BriefRun._make(row) for row in session.execute(query)]
+
+
+class SideRow(NamedTuple):
+    """What a table of two contenders shows of a result; in the order of `_SIDE`."""
+
+    id: str
+    kernel: str
+    version: str | None
+    params: str
+    outcome: str
+    reason: str | None
+    latency_ms: float | None
+    latency_low_ms: float | None
+    latency_high_ms: float | None
+    baseline: str
+    ratio_to_baseline: float | None
+    floor_ratio: float | None
+    peak_forward_bytes: int | None
+    peak_backward_bytes: int | None
+    workspace_bytes: int | None
+    grade: str | None
+    flags: list[str]
+    environment_id: str
+
+
+class SideError(NamedTuple):
+    """Error of one output of a result; in the order of `_SIDE_ERROR`."""
+
+    output: str
+    relative_l2: float | None
+    ratio: float | None
+    max_abs: float | None
+    detail: dict[str, Any]
+
+
+_SIDE = [getattr(RunRow, name) for name in SideRow._fields]
+_SIDE_ERROR = [getattr(OutputErrorRow, name) for name in SideError._fields]
+
+
+def side_rows(
+    session: Session, run_ids: Iterable[str]
+) -> tuple[dict[str, SideRow], dict[str, list[SideError]]]:
+    """Results by id and their errors by the same, without ORM objects: there may be thousands."""
+    wanted = sorted(set(run_ids))
+    rows: dict[str, SideRow] = {}
+    errors: dict[str, list[SideError]] = {}
+    for start in range(0, len(wanted), 500):
+        some = wanted[start : start + 500]
+        for row in session.execute(sa.select(*_SIDE).where(RunRow.id.in_(some))):
+            rows[row[0]] = SideRow._make(row)
+        query = sa.select(OutputErrorRow.run_id, *_SIDE_ERROR).where(
+            OutputErrorRow.run_id.in_(some)
+        )
+        for run_id, *values in session.execute(
+            query.order_by(OutputErrorRow.run_id, OutputErrorRow.output)
+        ):
+            errors.setdefault(run_id, []).append(SideError._make(values))
+    return rows, errors
 
 
 def newest_of_each(runs: Sequence[RunRow]) -> list[RunRow]:

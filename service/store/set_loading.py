@@ -31,7 +31,7 @@ from .checks import insert_check
 from .database import Database
 from .evidence_models import CheckRow, ComparisonRow
 from .models import CellRow, JobRow, RunRow
-from .results import insert_environment, insert_run
+from .run_rows import NewRun, insert_environment, insert_runs
 from .set_files import misfit, read_set, shipped_sets, unpack_float32
 
 _AT_ONCE = 500
@@ -78,8 +78,9 @@ class _Loader:
     def load(self) -> Loaded:
         try:
             runs = [line for line in self._lines if isinstance(line, SetRun)]
-            for run in self._unknown("runs", RunRow, runs):
-                self._add_run(run)
+            insert_runs(
+                self._session, [self._new_run(run) for run in self._unknown("runs", RunRow, runs)]
+            )
             checks = [line for line in self._lines if isinstance(line, SetCheck)]
             for check in self._unknown("checks", CheckRow, checks):
                 self._add_check(check)
@@ -120,7 +121,7 @@ class _Loader:
         except ValidationError as error:
             raise misfit(f"set {self._header.name}", line_id, self._header, error) from error
 
-    def _add_run(self, line: SetRun) -> None:
+    def _new_run(self, line: SetRun) -> NewRun:
         fields = {**line.record, "environment": self._header.environments[line.environment]}
         cell = line.record["cell"]
         fields["cell"] = {**cell, "case": Case.parse(cell["case"])}
@@ -128,10 +129,7 @@ class _Loader:
             blocks = [self._block(arm, self._samples[place]) for arm, place in line.samples]
             fields["measurement"] = {**fields["measurement"], "samples": blocks}
         record = self._whole(RunRecord, line.id, fields)
-        insert_run(self._session, record, line.imported, run_id=line.id)
-        if line.invalidated_at is not None:
-            row = self._session.get_one(RunRow, line.id)
-            row.invalidated_at, row.invalid_reason = line.invalidated_at, line.invalid_reason
+        return NewRun(record, line.imported, line.id, line.invalidated_at, line.invalid_reason)
 
     @staticmethod
     def _block(arm: str, line: SetSamples) -> SampleBlock:

@@ -16,7 +16,7 @@ from .database import Database
 from .events import add_event, now
 from .jobs import end_job_if_complete, get_job
 from .models import CellLogRow, CellRow, JobRow, LotRow
-from .results import insert_run
+from .run_rows import NewRun, insert_runs
 
 LOG_BYTES = 256 * 1024
 
@@ -163,15 +163,14 @@ class Work:
         `comparisons` are those of its cells; their rows name the runs that are stored with them.
         """
         names = {cell.id: (cell.contender, cell.pass_) for cell in task.cells}
-        runs: dict[tuple[str, str], str] = {}
         with self._database.transaction() as session:
             get_job(session, task.job_id, lock=True)
+            measured = {answer.cell_id: answer.record for answer in answers if answer.record}
+            ids = insert_runs(session, [NewRun(record) for record in measured.values()])
+            stored = dict(zip(measured, ids, strict=True))
             for answer in answers:
-                run_id = insert_run(session, answer.record) if answer.record else None
-                if run_id:
-                    session.flush()
-                    runs[names[answer.cell_id]] = run_id
-                self._settle(session, task, answer, run_id)
+                self._settle(session, task, answer, stored.get(answer.cell_id))
+            runs = {names[cell_id]: run_id for cell_id, run_id in stored.items()}
             for comparison in comparisons:
                 insert_comparison(session, comparison, task.job_id, runs)
             end_job_if_complete(session, task.job_id)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from lossbench.kernels.catalogue import build, estimate_peak_bytes, spec_of
-from lossbench.kernels.flce import linear_cross_entropy, make_plan
+from lossbench.kernels.flce.v1.op import linear_cross_entropy
+from lossbench.kernels.flce.v1.plan import make_plan
 from lossbench.kernels.floor import Floor
 from lossbench.kernels.inputs import make_inputs
 from lossbench.kernels.problem import Inputs, Problem, forward_backward

@@ -47,7 +47,7 @@ def test_health_answers_without_any_thread(shared_service: Any) -> None:
 def test_readiness_follows_the_reaper(service: Any) -> None:
     assert service.http.get("/readyz").status_code == 503
     service.context.start()
-    assert service.http.get("/readyz").json() == {"status": "ready"}
+    assert service.http.get("/readyz").json() == {"status": "ready", "workers": 0}
     service.context.stop()
     answer = service.http.get("/readyz")
     assert answer.json()["type"] == "/docs/errors#not-ready"

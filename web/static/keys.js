@@ -1,4 +1,5 @@
-// Keys: "/" goes to the search field, "?" shows the help. Nothing needs them.
+// Keys: "/" goes to the search field, "?" shows the help, "g" and a letter goes to a page. Nothing
+// needs them.
 "use strict";
 (() => {
   const help = document.getElementById("help");
@@ -6,9 +7,17 @@
     node instanceof HTMLElement &&
     (node.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(node.tagName));
 
+  const places = { o: "/", s: "/shapes", p: "/pareto", h: "/history", c: "/compare" };
+  const GO_WITHIN_MS = 1200;
+  let going = 0;
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
-    if (event.key === "/") {
+    if (event.key === "g") {
+      going = event.timeStamp;
+    } else if (going && event.timeStamp - going < GO_WITHIN_MS && places[event.key]) {
+      location.assign(places[event.key]);
+    } else if (event.key === "/") {
       const field = document.querySelector("input[type=search]");
       if (field) {
         event.preventDefault();

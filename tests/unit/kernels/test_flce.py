@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lossbench.kernels.flce import linear_cross_entropy, make_plan
+from lossbench.kernels.flce.v1.op import linear_cross_entropy
+from lossbench.kernels.flce.v1.plan import make_plan
 from lossbench.kernels.inputs import make_inputs
 from lossbench.kernels.problem import Problem, forward_backward
 from lossbench.kernels.reference import reference, relative_errors
@@ -198,7 +199,7 @@ def test_flce_second_derivative_is_refused() -> None:
 
 
 def test_flce_frozen_weight_makes_no_buffer_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lossbench.kernels.flce import chunks
+    from lossbench.kernels.flce.v1 import chunks
 
     def refuse(*_: object) -> Tensor:
         raise AssertionError("the weight gradient's product ran")
@@ -212,7 +213,7 @@ def test_flce_frozen_weight_makes_no_buffer_of_its_size(monkeypatch: pytest.Monk
 
 
 def test_flce_without_triton_takes_the_torch_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lossbench.kernels.flce import chunks
+    from lossbench.kernels.flce.v1 import chunks
 
     monkeypatch.setattr(chunks, "triton_cross_entropy", None)
 

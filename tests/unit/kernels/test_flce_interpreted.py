@@ -13,7 +13,8 @@ import sys
 SCRIPT = """
 import json, sys
 import torch
-from lossbench.kernels.flce import chunks, linear_cross_entropy, triton_cross_entropy
+from lossbench.kernels.flce.v1 import chunks, triton_cross_entropy
+from lossbench.kernels.flce.v1.op import linear_cross_entropy
 from lossbench.kernels.inputs import make_inputs
 from lossbench.kernels.problem import Problem, forward_backward
 from lossbench.kernels.reference import reference, relative_errors

@@ -15,6 +15,7 @@ from lossbench.service.contract.run import RunRecord
 from lossbench.service.contract.words import JobState, Outcome
 from lossbench.service.store.database import Database
 from lossbench.service.store.events import events_after
+from lossbench.service.store.job_results import results_of_job
 from lossbench.service.store.jobs import (
     Jobs,
     count_cells,
@@ -28,7 +29,7 @@ from lossbench.service.store.jobs import (
 from lossbench.service.store.known import KnownRun
 from lossbench.service.store.models import LotRow
 from lossbench.service.store.queue import LotQueue
-from lossbench.service.store.results import ResultFilter, insert_run, list_runs, runs_of_job
+from lossbench.service.store.results import ResultFilter, insert_run, list_runs
 from lossbench.service.store.views import job_views
 from lossbench.service.store.work import LOG_BYTES, CellAnswer, Work
 
@@ -154,7 +155,7 @@ def test_job_runs_from_queued_to_done(desk: Desk) -> None:
         kinds = [event.kind for event in events_after(session, 0, job_id)]
         assert kinds[-1] == "done"
         assert kinds.count("cell") == 8
-        assert all(run is not None for _, run in runs_of_job(session, job_id))
+        assert all(run is not None for _, run in results_of_job(session, job_id))
         assert get_cell_log(session, get_cell(session, job_id, 3)) == "log\n"
 
 

@@ -17,6 +17,7 @@ from lossbench.service.contract.run import Measurement, RunRecord
 from lossbench.service.store.checks import get_check, insert_check
 from lossbench.service.store.database import Database
 from lossbench.service.store.evidence_models import ComparisonRow
+from lossbench.service.store.job_results import results_of_job
 from lossbench.service.store.models import CellRow, JobRow, RunRow
 from lossbench.service.store.results import (
     get_run,
@@ -24,7 +25,6 @@ from lossbench.service.store.results import (
     insert_environment,
     insert_run,
     invalidate_run,
-    runs_of_job,
 )
 from lossbench.service.store.set_export import Wanted, collect_set
 from lossbench.service.store.set_files import read_set, write_set
@@ -152,7 +152,7 @@ def test_job_loaded_elsewhere_shows_its_cells_and_label(
         assert job.labels == {"set": "some", "suite": "first"}
         (view,) = job_views(session, [job])
         assert (view.state, view.cells_done, view.progress) == ("done", 2, 1.0)
-        pairs = runs_of_job(session, "job-1")
+        pairs = results_of_job(session, "job-1")
         assert [(c.outcome, run.id if run else None) for c, run in pairs] == [
             ("ok", run_id),
             ("unsupported", None),

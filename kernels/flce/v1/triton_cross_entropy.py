@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from .rows import RowOptions, RowTensors
+from ..rows import RowOptions, RowTensors
 
 # 8192 x 128256 bf16 on an H200 (2026-11-30): 4.05 TB/s with 4096 lanes and 8 warps, 3.62 with 2048,
 # 3.82 with 8192 and 16 warps, 3.02 with 32768.
@@ -26,7 +26,7 @@ _SCALE_BLOCK = 4096
 
 
 @triton.jit
-def _cap(raw, logit_scale, softcap, HAS_SOFTCAP: tl.constexpr):
+def cap(raw, logit_scale, softcap, HAS_SOFTCAP: tl.constexpr):
     """Capped logits and d capped / d scaled, from e = exp(-2 |u|), exact for large |u|."""
     z = raw.to(tl.float32) * logit_scale
     slope = tl.full(z.shape, 1.0, tl.float32)
@@ -85,7 +85,7 @@ def _row_kernel(  # noqa: C901, PLR0913
         offs_v = start + lanes
         mask_v = offs_v < V
         raw = tl.load(row_ptr + offs_v, mask=mask_v, other=0.0)
-        z, _ = _cap(raw, logit_scale, softcap, HAS_SOFTCAP)
+        z, _ = cap(raw, logit_scale, softcap, HAS_SOFTCAP)
         if HAS_SMOOTHING:
             if HAS_CLASS_WEIGHT:
                 weight = tl.load(class_weight_ptr + offs_v, mask=mask_v, other=0.0)
@@ -103,7 +103,7 @@ def _row_kernel(  # noqa: C901, PLR0913
     lse = largest + log_total
     inside = (target >= 0) & (target < V)
     raw_target = tl.load(row_ptr + target, mask=inside, other=0.0)
-    z_target, _ = _cap(raw_target, logit_scale, softcap, HAS_SOFTCAP)
+    z_target, _ = cap(raw_target, logit_scale, softcap, HAS_SOFTCAP)
     to_target = 1.0 - label_smoothing
     if HAS_CLASS_WEIGHT:
         to_target *= tl.load(class_weight_ptr + target, mask=inside, other=0.0)
@@ -135,7 +135,7 @@ def _row_kernel(  # noqa: C901, PLR0913
             offs_v = start + lanes
             mask_v = offs_v < V
             raw = tl.load(row_ptr + offs_v, mask=mask_v, other=0.0)
-            z, slope = _cap(raw, logit_scale, softcap, HAS_SOFTCAP)
+            z, slope = cap(raw, logit_scale, softcap, HAS_SOFTCAP)
             probability = tl.exp(z - largest) * inverse_total
             gradient = to_softmax * probability
             if HAS_SMOOTHING:

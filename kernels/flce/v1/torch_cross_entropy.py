@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .rows import RowOptions, RowTensors
+from ..rows import RowOptions, RowTensors
 
 
 def _cap(logits: Tensor, options: RowOptions) -> tuple[Tensor, Tensor | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..chunk_rules import ceil_div, flce_chunk_rows
+from ...chunk_rules import ceil_div, flce_chunk_rows
 
 
 @dataclass(frozen=True)

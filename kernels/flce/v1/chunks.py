@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ..rows import RowOptions, RowTensors
 from . import torch_cross_entropy
 from .plan import Plan
-from .rows import RowOptions, RowTensors
 
 try:
     import triton

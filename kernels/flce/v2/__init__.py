@@ -1,0 +1,1 @@
+"""Version 2: plans by workspace, gradients that are final in the forward."""

@@ -1,0 +1,317 @@
+"""One line a contender lineage over its versions: time, memory and error side by side."""
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ..contract.words import Flag, Grade, Outcome
+from . import text, theme
+from .history import BAND
+from .panels import Axes
+from .planes import HEADROOM, UP_STANDOFF, Planes, axis
+from .versions import NO_VERSION, version_order
+
+MOST_REPLICATES = 500
+"""Older results drawn of one lineage."""
+MOST_KERNELS = 6
+LAST_PLACES = ("top left", "bottom left")
+"""Where the label of a line stands at its last point: lines of one kernel take turns."""
+
+
+class LineagePoint(NamedTuple):
+    """One result of a lineage; None where a number was not taken or does not count."""
+
+    result_id: str
+    version: str | None
+    moment: datetime
+    outcome: str
+    latency_ms: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    workspace_bytes: int | None = None
+    error_ratio: float | None = None
+    grade: str | None = None
+    flags: tuple[str, ...] = ()
+    baseline: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its version as the axis names it."""
+        return self.version or NO_VERSION
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A kernel with its settings over its versions, on one case, pass and device."""
+
+    kernel: str
+    params: str
+    points: Sequence[LineagePoint]
+    """Oldest first within a version."""
+
+    @property
+    def label(self) -> str:
+        """`liger[accum_dtype=float32]`."""
+        return f"{self.kernel}[{self.params}]" if self.params else self.kernel
+
+    @property
+    def versions(self) -> list[str]:
+        """Its versions in order."""
+        return version_order((point.version, point.moment) for point in self.points)
+
+    @property
+    def newest(self) -> list[LineagePoint]:
+        """The newest result of each version, versions in order."""
+        found: dict[str, LineagePoint] = {}
+        for point in sorted(self.points, key=lambda point: point.moment):
+            found[point.name] = point
+        return [found[name] for name in self.versions]
+
+
+class _Panel(NamedTuple):
+    """What one of the three panels shows."""
+
+    title: str
+    value: Callable[[LineagePoint], float | None]
+    banded: bool
+
+
+def lineage_figure(lineages: Sequence[Lineage], where: str) -> dict[str, Any]:
+    """A row of three panels for each kernel: time over the baseline, workspace, worst error."""
+    notes = [
+        html.escape(where),
+        "line: newest result of each version · band: its 95 %",
+        "faint: older results of a version",
+    ]
+    kernels: dict[str, list[Lineage]] = {}
+    for lineage in lineages:
+        kernels.setdefault(lineage.kernel, []).append(lineage)
+    if len(kernels) > MOST_KERNELS:
+        notes.append(f"the first {MOST_KERNELS} of {len(kernels)} kernels; choose one to see it")
+    planes = Planes("Time, memory and error by version", notes, columns=3)
+    for kernel, members in list(kernels.items())[:MOST_KERNELS]:
+        _row(planes, kernel, members)
+    return planes.figure()
+
+
+def _row(planes: Planes, kernel: str, members: Sequence[Lineage]) -> None:
+    points = [point for lineage in members for point in lineage.points]
+    versions = version_order((point.version, point.moment) for point in points)
+    place = {version: index for index, version in enumerate(versions)}
+    most = max((point.workspace_bytes or 0 for point in points), default=0)
+    unit, size = text.byte_unit(most)
+    panels = (
+        _Panel("time / baseline (lower is better)", lambda point: point.ratio, True),
+        _Panel(
+            f"workspace, {unit} (lower is better)",
+            lambda p: None if p.workspace_bytes is None else p.workspace_bytes / size,
+            False,
+        ),
+        _Panel("worst error / torch's own (lower is better)", lambda p: p.error_ratio, False),
+    )
+    for panel in panels:
+        values = [panel.value(point) for point in points]
+        highs = [point.ratio_high for point in points] if panel.banded else []
+        highest = max((value for value in [*values, *highs] if value is not None), default=1.0)
+        x_axis = {
+            "title": {"text": f"version of {kernel}", "standoff": 4},
+            "tickmode": "array",
+            "tickvals": list(place.values()),
+            "ticktext": versions,
+            "range": [-0.5, max(0.5, len(versions) - 0.5)],
+        }
+        axes = planes.add(
+            f"<b>{html.escape(kernel)}</b> {panel.title.partition(' (')[0]}",
+            x_axis,
+            axis(panel.title, highest, UP_STANDOFF),
+        )
+        for index, lineage in enumerate(members):
+            _line(planes, axes, (lineage, LAST_PLACES[index % 2]), panel, place)
+        gaps = [
+            f"{_gap(point)}: {point.name}"
+            for lineage in members
+            for point in lineage.newest
+            if panel.value(point) is None
+        ]
+        planes.words(axes, (max(0.5, len(versions) - 0.5), highest * HEADROOM), gaps)
+
+
+def _line(
+    planes: Planes,
+    axes: Axes,
+    named: tuple[Lineage, str],
+    panel: _Panel,
+    place: dict[str, int],
+) -> None:
+    lineage, label_at = named
+    colour = theme.colour(lineage.kernel)
+    shown = [point for point in lineage.newest if panel.value(point) is not None]
+    if panel.banded:
+        _band(planes, axes, lineage, shown, place)
+    _older(planes, axes, lineage, panel, place)
+    planes.trace(
+        axes,
+        mode="lines+markers+text",
+        name=lineage.label,
+        x=[place[point.name] for point in shown],
+        y=[panel.value(point) for point in shown],
+        text=[""] * (len(shown) - 1) + [html.escape(lineage.label)] * bool(shown),
+        textposition=label_at,
+        textfont={"size": theme.SMALL_FONT_SIZE},
+        line={"color": colour, "width": 1.5},
+        marker={"symbol": [_symbol(point) for point in shown], "size": 7},
+        hovertext=[_hover(lineage, point) for point in shown],
+        hoverinfo="text",
+        cliponaxis=False,
+    )
+
+
+def _band(
+    planes: Planes,
+    axes: Axes,
+    lineage: Lineage,
+    shown: Sequence[LineagePoint],
+    place: dict[str, int],
+) -> None:
+    """Between the ends of the 95 % intervals."""
+    bounded = [p for p in shown if p.ratio_low is not None and p.ratio_high is not None]
+    if len(bounded) > 1:
+        planes.trace(
+            axes,
+            mode="none",
+            name=f"95 % of {lineage.label}",
+            x=[place[point.name] for point in (*bounded, *reversed(bounded))],
+            y=[p.ratio_low for p in bounded] + [p.ratio_high for p in reversed(bounded)],
+            fill="toself",
+            fillcolor=f"{theme.colour(lineage.kernel)}{round(255 * BAND):02x}",
+            hoverinfo="skip",
+        )
+
+
+def _older(
+    planes: Planes, axes: Axes, lineage: Lineage, panel: _Panel, place: dict[str, int]
+) -> None:
+    """The older results of every version, faint."""
+    newest = {point.result_id for point in lineage.newest}
+    older = [
+        point
+        for point in lineage.points
+        if point.result_id not in newest and panel.value(point) is not None
+    ][-MOST_REPLICATES:]
+    if older:
+        planes.trace(
+            axes,
+            mode="markers",
+            name="older results",
+            x=[place[point.name] for point in older],
+            y=[panel.value(point) for point in older],
+            marker={"color": theme.colour(lineage.kernel), "opacity": 2 * BAND},
+            hoverinfo="skip",
+        )
+
+
+def _gap(point: LineagePoint) -> str:
+    """Why a point has no number in a panel."""
+    if point.outcome != Outcome.OK.value:
+        return theme.OUTCOME_WORDS[Outcome(point.outcome)]
+    interpreted = Flag.INTERPRETED.value in point.flags
+    return theme.INTERPRETED if interpreted else theme.NOT_MEASURED
+
+
+def _symbol(point: LineagePoint) -> str:
+    return theme.symbol(Grade(point.grade) if point.grade else None)
+
+
+def _hover(lineage: Lineage, point: LineagePoint) -> str:
+    version = f"@{point.version}" if point.version else ""
+    params = f"[{lineage.params}]" if lineage.params else ""
+    lines = [
+        f"<b>{html.escape(lineage.kernel + version + params)}</b>",
+        f"{text.ratio(point.ratio)} of {html.escape(point.baseline)}, "
+        f"95 % {text.interval(point.ratio_low, point.ratio_high)}",
+        text.milliseconds(point.latency_ms),
+        f"workspace {text.in_bytes(point.workspace_bytes)}",
+        f"error {point.grade or 'not graded'}",
+        text.moment(point.moment),
+        *(flag.replace("_", " ") for flag in point.flags),
+    ]
+    return "<br>".join(lines)
+
+
+class Imported(NamedTuple):
+    """Lineages of another benchmark's table on one case, pass and device."""
+
+    heading: str
+    lineages: Sequence[Lineage]
+
+
+def imported_figure(groups: Sequence[Imported]) -> dict[str, Any]:
+    """Time of imported results by the day they were measured; nobody checked them here."""
+    notes = ("as their authors published them", "no interval, no error, no memory")
+    planes = Planes("Imported, not measured here", notes, columns=2)
+    for group in groups:
+        times = [p.latency_ms or 0.0 for lineage in group.lineages for p in lineage.points]
+        axes = planes.add(
+            html.escape(group.heading),
+            {
+                "title": {"text": "day of the measurement", "standoff": 4},
+                "type": "date",
+                "nticks": 5,
+            },
+            axis("time per call, ms (lower is better)", max(times, default=1.0), UP_STANDOFF),
+        )
+        for index, lineage in enumerate(group.lineages):
+            points = sorted(lineage.points, key=lambda point: point.moment)[-MOST_REPLICATES:]
+            planes.trace(
+                axes,
+                mode="lines+markers+text",
+                name=lineage.label,
+                x=[point.moment.strftime("%Y-%m-%d %H:%M") for point in points],
+                y=[point.latency_ms for point in points],
+                text=[html.escape(f"{lineage.kernel} {point.version or ''}") for point in points],
+                textposition="bottom center" if index % 2 else "top center",
+                textfont={"size": theme.SMALL_FONT_SIZE},
+                line={"color": theme.colour(lineage.kernel), "width": 1.5, "dash": "dot"},
+                marker={"symbol": theme.UNGRADED_SYMBOL, "size": 7},
+                hovertext=[
+                    f"{html.escape(lineage.label)} {text.milliseconds(p.latency_ms)}"
+                    for p in points
+                ],
+                hoverinfo="text",
+                cliponaxis=False,
+            )
+    return planes.figure()
+
+
+HEADINGS = (
+    "contender", "version", "measured", "outcome", "time, ms", "time / baseline (95 %)",
+    "workspace", "error", "flags",
+)  # fmt: skip
+
+
+def lineage_markdown(lineages: Sequence[Lineage], where: str) -> str:
+    """The newest result of each version as a table for a pull request."""
+    lines = [f"**By version: {where}**", "", _row_of(HEADINGS), _row_of(["---"] * len(HEADINGS))]
+    for lineage in lineages:
+        for point in lineage.newest:
+            bounds = text.interval(point.ratio_low, point.ratio_high)
+            cells = [
+                f"`{lineage.label}`",
+                point.name,
+                text.moment(point.moment),
+                point.outcome.replace("_", " "),
+                text.digits(point.latency_ms),
+                f"{text.ratio(point.ratio)} ({bounds})",
+                text.in_bytes(point.workspace_bytes),
+                point.grade or text.NONE,
+                ", ".join(point.flags),
+            ]
+            lines.append(_row_of(cells))
+    return "\n".join(lines) + "\n"
+
+
+def _row_of(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
