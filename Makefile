@@ -100,9 +100,15 @@ check-types: $(DEV_STAMP)
 check-imports: $(DEV_STAMP)
 	$(BIN)/lint-imports
 
+# Integration tests mostly wait, for services and for processes: the others run beside them.
 check-tests: $(DEV_STAMP)
 	@chosen='not slow'; if ! $(HAS_GPU); then chosen="$$chosen and not gpu"; fi; \
-	set -x; $(BIN)/pytest -q --durations=10 -m "$$chosen" $(PYTEST_ARGS)
+	run="$(BIN)/pytest -q --durations=10"; said=$$(mktemp); \
+	if [ -n "$(PYTEST_ARGS)" ]; then exec $$run -m "$$chosen" $(PYTEST_ARGS); fi; \
+	$$run -m "$$chosen" tests/integration >"$$said" 2>&1 & beside=$$!; \
+	$$run -m "$$chosen" --ignore=tests/integration; first=$$?; \
+	echo "== tests/integration"; wait $$beside; second=$$?; cat "$$said"; rm -f "$$said"; \
+	[ $$first -eq 0 ] && [ $$second -eq 0 ]
 
 check-all-tests: $(DEV_STAMP)
 	$(PIP) install --quiet --editable ".[hugging-face]"
