@@ -100,15 +100,10 @@ check-types: $(DEV_STAMP)
 check-imports: $(DEV_STAMP)
 	$(BIN)/lint-imports
 
-# Integration tests mostly wait, for services and for processes: the others run beside them.
+# Most integration tests wait, for services and for processes: three run at a time, each file in one.
 check-tests: $(DEV_STAMP)
 	@chosen='not slow'; if ! $(HAS_GPU); then chosen="$$chosen and not gpu"; fi; \
-	run="$(BIN)/pytest -q --durations=10"; said=$$(mktemp); \
-	if [ -n "$(PYTEST_ARGS)" ]; then exec $$run -m "$$chosen" $(PYTEST_ARGS); fi; \
-	$$run -m "$$chosen" tests/integration >"$$said" 2>&1 & beside=$$!; \
-	$$run -m "$$chosen" --ignore=tests/integration; first=$$?; \
-	echo "== tests/integration"; wait $$beside; second=$$?; cat "$$said"; rm -f "$$said"; \
-	[ $$first -eq 0 ] && [ $$second -eq 0 ]
+	set -x; $(BIN)/pytest -q -n 3 --dist loadfile --durations=10 -m "$$chosen" $(PYTEST_ARGS)
 
 check-all-tests: $(DEV_STAMP)
 	$(PIP) install --quiet --editable ".[hugging-face]"

@@ -1,12 +1,12 @@
 """Bodies that only the API speaks; jobs, cells and results are in `contract/result.py`."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, create_model
 
 from ..contract.catalogue import ParamRow
-from ..contract.result import OutputErrorView
+from ..contract.result import OutputErrorView, Result
 from ..contract.run import Record
 from ..contract.words import Flag, Grade, Outcome, Pass, Scope
 
@@ -72,6 +72,18 @@ class Retried(Record):
 
     job_id: str
     cells_requeued: int
+
+
+def _part_of(model: type[Record], name: str, about: str) -> Any:
+    """A model with the fields of another, none of them required."""
+    fields: dict[str, Any] = {
+        key: (Optional[field.annotation], Field(default=None, alias=field.alias))  # noqa: UP045
+        for key, field in model.model_fields.items()
+    }
+    return create_model(name, __base__=Record, __doc__=about, **fields)
+
+
+ResultPart = _part_of(Result, "ResultPart", "Those fields of a result that were asked for.")
 
 
 class SampleView(Record):

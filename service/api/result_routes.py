@@ -3,10 +3,10 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from ..contract.errors import ConflictError, Fault, InvalidRequestError
 from ..contract.plan import nearest
 from ..contract.result import Result
 from ..contract.words import Dtype, Outcome, Pass, Recipe
-from ..store.job_results import result_fields
+from ..store.job_results import RESULT_FIELDS, result_fields
 from ..store.result_ids import SORTABLE, Order, Place, page_ids
 from ..store.results import ResultFilter, get_run, get_samples, invalidate_run
 from ..store.views import result_view
@@ -25,7 +25,7 @@ from .documents import Body, body_docs, body_of
 from .nvbench import nvbench_document
 from .paging import MOST_VALUES, Page, PageQuery, cut_page, decode_cursor, encode_cursor, next_link
 from .problems import problem_docs
-from .records import Moment, ResultPatch, Samples, SampleView
+from .records import Moment, ResultPart, ResultPatch, Samples, SampleView
 
 router = APIRouter(prefix="/api/v1", dependencies=READING, tags=["results"])
 
@@ -83,6 +83,22 @@ class Filters(BaseModel):
         )
 
 
+def _field(value: str) -> str:
+    if value not in RESULT_FIELDS:
+        known = ", ".join(RESULT_FIELDS)
+        raise ValueError(f"no field {value!r}{nearest(value, RESULT_FIELDS)}. Known: {known}")
+    return value
+
+
+RESULT_PAGES: Any = Union[Page[Result], Page.__class_getitem__(ResultPart)]  # noqa: UP007
+"""Whole results, or parts where `fields` are asked for."""
+FieldName = Annotated[
+    str,
+    AfterValidator(_field),
+    WithJsonSchema({"type": "string", "enum": list(RESULT_FIELDS)}),
+]
+
+
 class FilterQuery(Filters, PageQuery):
     """Filters over results, and the page."""
 
@@ -95,6 +111,10 @@ class ResultQuery(FilterQuery):
         Field(max_length=40, description="A column, with `-` before it from high to low."),
     ] = None
     imported: OnlyImported = None
+    fields: Annotated[
+        list[FieldName],
+        Field(max_length=MOST_VALUES, description="Only these fields, and `id`; repeatable."),
+    ] = []
 
     def order(self) -> Order:
         """The order asked for; newest first by default. Raises InvalidRequestError."""
@@ -125,21 +145,29 @@ def _place(query: ResultQuery) -> Place | None:
     return Place(parts[1], parts[2])
 
 
-@router.get("/results", response_model=Page[Result], responses=problem_docs())
+@router.get(
+    "/results",
+    response_model=RESULT_PAGES,
+    responses=problem_docs(),
+)
 def get_results(
     request: Request, query: Annotated[ResultQuery, Query()], context: Context
 ) -> Response:
     """Results that match all filters, newest first unless `sort` says otherwise."""
     order = query.order()
+    # the column of the order makes the cursor, whether it is asked for or not
+    read = {*query.fields, order.column or "id"} if query.fields else ()
     with context.database.reading() as session:
         ids = page_ids(session, query.wanted(), order, _place(query), query.limit + 1)
-        found = result_fields(session, ids)
+        found = result_fields(session, ids, read)
     shown, cursor = cut_page(
         [found[run_id] for run_id in ids if run_id in found],
         query.limit,
         lambda fields: _place_text(order, query.sort or "", fields),
     )
     headers = {"Link": next_link(request, cursor)} if cursor else {}
+    if query.fields and order.column not in (None, *query.fields):
+        shown = [{k: v for k, v in each.items() if k != order.column} for each in shown]
     # the fields of a thousand `Result`s come from columns that were checked when they were stored
     body = to_json({"items": shown, "next_cursor": cursor})
     return tagged_bytes(request, body, headers=headers)

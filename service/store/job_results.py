@@ -1,6 +1,6 @@
 """Results and cells of jobs for pages and lists: plain rows, no ORM objects."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -98,20 +98,30 @@ def results_by_id(session: Session, run_ids: Iterable[str]) -> dict[str, Result]
     return {run_id: Result.model_validate(fields) for run_id, fields in found.items()}
 
 
-def result_fields(session: Session, run_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Fields of results by id, as the API names and orders them: nothing that JSON would change."""
+RESULT_FIELDS = (*list(_RESULT)[:_BEFORE_ERRORS], "errors", *list(_RESULT)[_BEFORE_ERRORS:])
+"""Names of all fields of a result in the API, `id` first."""
+
+
+def result_fields(
+    session: Session, run_ids: Iterable[str], only: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Fields of results by id, as the API names and orders them: nothing that JSON would change.
+
+    `only`: these fields and the id; all where it is empty.
+    """
     wanted = sorted(set(run_ids))
-    names = list(_RESULT)
-    names.insert(_BEFORE_ERRORS, "errors")
-    columns: Sequence[Any] = list(_RESULT.values())
+    names = [name for name in RESULT_FIELDS if not only or name in only or name == "id"]
+    plain = [name for name in names if name != "errors"]
+    columns: Sequence[Any] = [_RESULT[name] for name in plain]
     found: dict[str, dict[str, Any]] = {}
     for start in range(0, len(wanted), _AT_ONCE):
         some = wanted[start : start + _AT_ONCE]
-        errors = _errors(session, some)
+        errors = _errors(session, some) if len(plain) < len(names) else {}
         query = sa.select(*columns).join(EnvironmentRow, EnvironmentRow.id == RunRow.environment_id)
         for row in session.execute(query.where(RunRow.id.in_(some))):
             values: list[Any] = list(row)
-            values.insert(_BEFORE_ERRORS, errors.get(values[0], []))
+            if len(plain) < len(names):
+                values.insert(names.index("errors"), errors.get(values[0], []))
             found[values[0]] = dict(zip(names, values, strict=True))
     return found
 

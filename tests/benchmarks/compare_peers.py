@@ -29,6 +29,7 @@ from served import Served, Timing, free_port, import_times, served, summary, tim
 from world import Tables, World
 
 TOKEN = "compare-peers"
+FIELDS = "fields=contender&fields=case&fields=latency_ms"
 LNT_API, LNT_PAGES = "/api/db_default/v4/nts", "/db_default/v4/nts"
 TABLES = ("jobs", "runs", "output_errors", "samples", "job_cells")
 
@@ -153,7 +154,12 @@ def pairs(jobs: list[Tables], runs: int, ours: Served) -> list[Pair]:
             [f"{v1}/series/{series}/points"],
         ),
         Pair(
-            "the results of a run: API",
+            "the results of a run: API, fields as LNT's",
+            [f"{LNT_API}/runs/{run}" for run in ids],
+            [f"{v1}/results?job={job}&limit=400&{FIELDS}" for job in last],
+        ),
+        Pair(
+            "the results of a run: API, our 43 fields",
             [f"{LNT_API}/runs/{run}" for run in ids],
             [f"{v1}/results?job={job}&limit=400" for job in last],
         ),
