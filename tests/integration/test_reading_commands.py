@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lossbench.service.cli.main import app
+from lossbench.service.cli.output import console
 from lossbench.service.client import LossbenchClient
 from lossbench.service.contract.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
@@ -36,10 +37,11 @@ def run(site: Site, monkeypatch: pytest.MonkeyPatch) -> Any:
     address = getattr(site, "address", None) or site.service.listen()
     site.address = address  # type: ignore[attr-defined]
     monkeypatch.setenv("LOSSBENCH_URL", address)
-    monkeypatch.setenv("COLUMNS", "200")
+    # read when the console was made, which is when the first test of a process imported it
+    monkeypatch.setattr(console, "width", 200)
 
     def command(*words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+        done = CliRunner().invoke(app, list(words))
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return done.exit_code, done.output
