@@ -26,7 +26,7 @@ from lossbench.worker.memory import Step, measure_memory
 from lossbench.worker.messages import MakeVisit, Prepare, ReadVitals
 from lossbench.worker.order import CaseOrder, CellFindings, CellOrder
 from lossbench.worker.self_test import Call
-from lossbench.worker.timing import CpuStopwatch, make_visit, warm_up
+from lossbench.worker.timing import CpuStopwatch, Stopwatch, Timed, make_visit, warm_up
 
 CASE = Case.parse("N64-H32-V128-float32")
 CELL = CellOrder(0, Contender.parse("torch-naive"), Pass.FORWARD_BACKWARD)
@@ -80,12 +80,27 @@ def spin(milliseconds: float) -> Call:
     return Call(work)
 
 
-def visits_of(arm: Call, between: Callable[[int], None] = lambda visit: None) -> list[list[float]]:
-    """Six short visits on the real stopwatch."""
+class OwnTime:
+    """A stopwatch of this thread's processor time: what others do on the core is not in it."""
+
+    def time(self, arm: Timed) -> tuple[float, float]:
+        arm.before()
+        start = time.thread_time()
+        arm.call()
+        elapsed_ms = (time.thread_time() - start) * 1e3
+        return elapsed_ms, elapsed_ms
+
+
+def visits_of(
+    arm: Call,
+    between: Callable[[int], None] = lambda visit: None,
+    stopwatch: Stopwatch | None = None,
+) -> list[list[float]]:
+    """Six short visits, on the wall clock unless told otherwise."""
     made = []
     for visit in range(timing.VISITS):
         between(visit)
-        seen = make_visit(arm, CpuStopwatch(), lead_in_s=0.01, counted_s=0.04)
+        seen = make_visit(arm, stopwatch or CpuStopwatch(), lead_in_s=0.01, counted_s=0.04)
         made.append(seen.latency_ms)
     return made
 
@@ -117,19 +132,33 @@ def test_processes_that_burn_the_core_now_and_then_make_it_noisy(
     assert Flag.NOISY in flags(found)
 
 
-def test_ever_more_processes_on_the_core_make_it_drift(burners: Callable[[int], None]) -> None:
-    crowd = (0, 1, 3, 6, 10, 15)
-    found = CellFindings(visits={0: visits_of(spin(12.0), lambda visit: burners(crowd[visit]))})
+class ScansAllItKept:
+    """An arm that leaks: each visit leaves more behind, and each call reads all of it."""
+
+    def __init__(self) -> None:
+        self.kept = [0.0] * 5_000
+
+    def before(self) -> None:
+        pass
+
+    def call(self) -> None:
+        sum(self.kept)
+
+
+def test_call_that_reads_ever_more_of_what_it_left_behind_drifts() -> None:
+    leaks = ScansAllItKept()
+    found = CellFindings(
+        visits={0: visits_of(leaks, lambda visit: leaks.kept.extend(leaks.kept), OwnTime())}
+    )
     assert Flag.DRIFT in flags(found)
 
 
 def test_two_configurations_over_processes_are_two_modes() -> None:
     """Each process draws one of two sizes of work, as an autotuner's lottery does."""
-    # far shorter than a time slice: others on the core leave the median alone
     drawn = itertools.cycle((0.3, 1.2))
     found = CellFindings(
-        visits={p: visits_of(spin(next(drawn))) for p in range(6)},
-        floor_visits={p: visits_of(spin(0.3)) for p in range(6)},
+        visits={p: visits_of(spin(next(drawn)), stopwatch=OwnTime()) for p in range(6)},
+        floor_visits={p: visits_of(spin(0.3), stopwatch=OwnTime()) for p in range(6)},
     )
     assert Flag.MULTI_MODAL in flags(found)
     five = replace(found, visits={p: v for p, v in found.visits.items() if p < 5})
@@ -155,7 +184,7 @@ def test_arm_that_never_settles_is_not_steady(monkeypatch: pytest.MonkeyPatch) -
     unsteady = Call(lambda: time.sleep(next(lengths)))
     found = CellFindings(steady=warm_up(unsteady, CpuStopwatch(), 0.0))
     assert Flag.NOT_STEADY in flags(found)
-    calm = CellFindings(steady=warm_up(Call(lambda: time.sleep(0.002)), CpuStopwatch(), 0.0))
+    calm = CellFindings(steady=warm_up(spin(2.0), OwnTime(), 0.0))
     assert Flag.NOT_STEADY not in flags(calm)
 
 
@@ -172,9 +201,13 @@ def test_call_that_does_less_than_the_products_is_suspect() -> None:
     x, weight = torch.randn(256, 256), torch.randn(2048, 256)
     lazy = Call(lambda: torch.mm(x, weight[:1024].t()))
     floor = Call(lambda: torch.mm(x, weight.t()))
-    found = CellFindings(visits={0: visits_of(lazy)}, floor_visits={0: visits_of(floor)})
+    own = OwnTime()
+    found = CellFindings(
+        visits={0: visits_of(lazy, stopwatch=own)},
+        floor_visits={0: visits_of(floor, stopwatch=own)},
+    )
     assert Flag.SUSPECT in flags(found)
-    honest = CellFindings(visits={0: visits_of(floor)}, floor_visits={0: visits_of(lazy)})
+    honest = CellFindings(visits=found.floor_visits, floor_visits=found.visits)
     assert Flag.SUSPECT not in flags(honest)
 
 
