@@ -1,7 +1,7 @@
-"""Files of an operator's contender: a folder as it is, or one commit of a git repository.
+"""Files of an operator's contender: a folder as it is, one commit of a repository, or a wheel.
 
-A commit is cloned once into its own folder, which appears whole or not at all. Nothing of it is
-executed: no build, no hooks, no submodules.
+A commit is cloned and a wheel is unpacked once, into a folder of its own, which appears whole or
+not at all. Nothing of it is executed (no build, no hooks, no submodules), and no dependency comes.
 """
 
 import json
@@ -10,12 +10,13 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from lossbench.service.contract.errors import InstallError
 
-from .install import RECORD, SITE, locked
-from .known_contenders import Checkout, importable, path_hash
+from .install import RECORD, SITE, locked, run_pip
+from .known_contenders import Checkout, importable, path_hash, wheel_hash
 
 GIT_TIMEOUT_S = 600
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
@@ -28,39 +29,59 @@ _SAFE = (
 
 
 def files_of(checkout: Checkout, root: Path) -> Path:
-    """Folder to put on the path; clones a commit below `root` when it is not there yet.
+    """Folder to put on the path; clones or unpacks below `root` when it is not there yet.
 
     Raises InstallError in one line.
     """
     name, version = checkout.spec.name, checkout.version
-    if checkout.folder is None:
-        return importable(_clone(checkout, root / f"{name}-{version}"))
+    folder = checkout.folder
+    if folder is None:
+        return importable(_made(checkout, root / f"{name}-{version}"))
+    _check_same(checkout, folder, lambda: f"path-{path_hash(folder)}")
+    return importable(folder)
+
+
+def _check_same(checkout: Checkout, place: Path, read: Callable[[], str]) -> None:
+    """That a folder or wheel is what it was when this worker began. Raises InstallError."""
+    name, version = checkout.spec.name, checkout.version
     try:
-        now = f"path-{path_hash(checkout.folder)}"
+        now = read()
     except (ValueError, OSError) as error:
         raise InstallError(f"{name}: {error}") from error
     if now != version:
         raise InstallError(
-            f"{name}: the files in {checkout.folder} have changed since this worker began "
+            f"{name}: what is in {place} has changed since this worker began "
             f"({version}, now {now}); start it again"
         )
-    return importable(checkout.folder)
 
 
-def _clone(checkout: Checkout, folder: Path) -> Path:
+def _made(checkout: Checkout, folder: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder.with_name(f"{folder.name}.lock")):
         if not (folder / RECORD).exists():
             with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
                 made = Path(scratch) / "made"
                 made.mkdir()
-                _check_out(checkout, made / SITE)
-                facts = {"commit": checkout.commit}
+                facts = _fill(checkout, made / SITE)
                 (made / RECORD).write_text(json.dumps(facts), encoding="utf-8")
                 if folder.exists():
                     shutil.rmtree(folder)
                 os.rename(made, folder)
     return folder / SITE
+
+
+def _fill(checkout: Checkout, target: Path) -> dict[str, str]:
+    """Put the files there; returns where they come from."""
+    if checkout.wheel is None:
+        _check_out(checkout, target)
+        return {"commit": checkout.commit}
+    wheel = checkout.wheel
+    _check_same(checkout, wheel, lambda: f"wheel-{wheel_hash(wheel)}")
+    try:
+        run_pip("install", "--no-index", "--no-deps", "--target", str(target), "--", str(wheel))
+    except InstallError as error:
+        raise InstallError(f"{checkout.spec.name}: {error}") from error
+    return {"wheel": wheel.name, "hash": checkout.version}
 
 
 def _check_out(checkout: Checkout, target: Path) -> None:

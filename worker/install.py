@@ -77,7 +77,7 @@ class Installer:
             if not is_exact(pin):
                 raise InstallError(f"{pin!r} is not name==version")
         source = ["--no-index", "--find-links", str(self._wheel_dir)] if self._wheel_dir else []
-        _pip("download", "--no-deps", *source, "--dest", str(target), "--", *pins)
+        run_pip("download", "--no-deps", *source, "--dest", str(target), "--", *pins)
         wheels = {_identity_of(wheel): wheel for wheel in target.glob("*.whl")}
         found = {pin: wheels.get(_identity(pin)) for pin in pins}
         if missing := [pin for pin, wheel in found.items() if wheel is None]:
@@ -108,7 +108,7 @@ class Installer:
             made = work / "made"
             target = ["--target", str(made / SITE)]
             files = [str(wheel) for wheel in wheels.values()]
-            _pip("install", "--no-deps", "--no-index", "--no-compile", *target, "--", *files)
+            run_pip("install", "--no-deps", "--no-index", "--no-compile", *target, "--", *files)
             (made / RECORD).write_text(json.dumps({"wheels": hashes}), encoding="utf-8")
             # kept only now: a wheel that does not install must not bar the one that mends it
             self._check_hashes(hashes, keep=True)
@@ -163,7 +163,8 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _pip(action: str, *arguments: str) -> None:
+def run_pip(action: str, *arguments: str) -> None:
+    """Run pip's `action`, wheels only. Raises InstallError with pip's last word."""
     command = [sys.executable, "-P", "-m", "pip", action, "--quiet", "--no-input"]
     command.append("--disable-pip-version-check")
     if action == "download":

@@ -1,10 +1,11 @@
 """What this machine offers beyond the shipped catalogue: plugins and the operator's contenders.
 
-The operator's file is YAML: `name: {kernel: liger, path: /dir}`, or
-`name: {kernel: liger, git: URL, commit: 40 hexadecimal digits}`. `kernel` is the one whose adapter
-calls the files. Requests never name a folder or a repository.
+The operator's file is YAML: `name: {kernel: liger, path: /dir}`, or with `wheel: /file.whl`, or
+with `git: URL, commit: 40 hexadecimal digits`. `kernel` is the one whose adapter calls the files.
+Requests never name a folder, a wheel or a repository.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -30,21 +31,22 @@ from lossbench.service.settings import Settings
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-FIELDS = ({"kernel", "path"}, {"kernel", "git", "commit"})
+FIELDS = ({"kernel", "path"}, {"kernel", "wheel"}, {"kernel", "git", "commit"})
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """An operator's contender: its spec, and where its files are: a folder, or a commit."""
+    """An operator's contender: its spec, and where its files are: a folder, a commit or a wheel."""
 
     spec: KernelSpec
     folder: Path | None = None
     git: str = ""
     commit: str = ""
+    wheel: Path | None = None
 
     @property
     def version(self) -> str:
-        """Its only version: `git-` and the commit, or `path-` and the hash of the files."""
+        """Its only version: `git-` and the commit, or `path-` or `wheel-` and the files' hash."""
         return self.spec.versions[-1]
 
 
@@ -140,7 +142,10 @@ def _checkout(
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError("a name is a lower-case word such as my-loss")
     if not isinstance(entry, dict) or set(entry) not in FIELDS:
-        raise ValueError("write {kernel: .., path: ..} or {kernel: .., git: .., commit: ..}")
+        raise ValueError(
+            "write {kernel: .., path: ..}, {kernel: .., wheel: ..} or "
+            "{kernel: .., git: .., commit: ..}"
+        )
     if bad := sorted(key for key, value in entry.items() if not isinstance(value, str)):
         raise ValueError(f"{bad[0]} must be a text: put it in quotes")
     base = bases.get(entry["kernel"])
@@ -150,9 +155,17 @@ def _checkout(
         raise ValueError(f"kernel {base.name} is built in: its files cannot be replaced")
     if name in bases and not (name == base.name and base.origin == "checkout"):
         raise ValueError(f"there is a kernel {name!r} already; give it another name")
+    return _placed(base, name, entry, beside)
+
+
+def _placed(base: KernelSpec, name: str, entry: Mapping[str, str], beside: Path) -> Checkout:
+    """An entry whose kernel and name are right. Raises ValueError, OSError."""
     if "path" in entry:
         folder = (beside / Path(entry["path"]).expanduser()).resolve()
         return Checkout(_derived(base, name, f"path-{path_hash(folder)}"), folder)
+    if "wheel" in entry:
+        wheel = (beside / Path(entry["wheel"]).expanduser()).resolve()
+        return Checkout(_derived(base, name, f"wheel-{wheel_hash(wheel)}"), wheel=wheel)
     if not _COMMIT.fullmatch(entry["commit"]):
         raise ValueError(f"commit {entry['commit']!r} is not 40 hexadecimal digits")
     if not entry["git"] or entry["git"].startswith("-") or "::" in entry["git"]:
@@ -178,3 +191,10 @@ def path_hash(folder: Path) -> str:
     if not folder.is_dir():
         raise ValueError(f"path {folder} is no folder")
     return files_hash(importable(folder))
+
+
+def wheel_hash(wheel: Path) -> str:
+    """First digits of a wheel's sha256. Raises ValueError, OSError."""
+    if wheel.suffix != ".whl":
+        raise ValueError(f"wheel {wheel} is no .whl file")
+    return hashlib.sha256(wheel.read_bytes()).hexdigest()[:SIGNS]

@@ -64,6 +64,8 @@ class PointColumns(Record):
     grade: tuple[Grade | None, ...]
     flags: tuple[tuple[Flag, ...], ...]
     environment_id: tuple[str, ...]
+    protocol_version: tuple[int, ...]
+    """Times of two versions of the measuring protocol are not of one kind."""
     invalidated: tuple[bool, ...]
 
 

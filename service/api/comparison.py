@@ -20,6 +20,7 @@ from ..contract.errors import Fault, InvalidRequestError
 from ..contract.plan import refuse, resolve_contender
 from ..contract.result import OutputErrorView
 from ..contract.words import Grade, Outcome
+from ..store.comparisons import HeadToHead
 from ..store.result_pages import BriefRun, SideError, SideRow, newest_runs, side_rows
 from ..store.results import ResultFilter
 from .head_to_head import Meetings, judged, meeting_of, meetings_of, over_all
@@ -144,14 +145,14 @@ def _summary(base: Entrant, candidate: Entrant) -> CandidateSummary:
         for key in common
         if base.runs[key].outcome == candidate.runs[key].outcome == Outcome.OK.value
     ]
-    ratios = [_related(base.runs[key], candidate.runs[key], candidate.meetings) for key in both_ok]
-    verdict, verdict_note = over_all(
-        [meeting_of(candidate.meetings, base.runs[key], candidate.runs[key]) for key in common]
-    )
+    met = {
+        key: meeting_of(candidate.meetings, base.runs[key], candidate.runs[key]) for key in common
+    }
+    ratios = [_related(base.runs[key], candidate.runs[key], met[key]) for key in both_ok]
+    verdict, verdict_note = over_all(list(met.values()))
     mean = geometric_mean([ratio for ratio, _ in ratios if ratio is not None])
-    note = None if candidate.runs else f"{candidate.used} has no result here"
     return CandidateSummary(
-        **_contestant(candidate, note).model_dump(),
+        **_contestant(candidate, _candidate_note(base, candidate, both_ok)).model_dump(),
         common_cases=sum(ratio is not None for ratio, _ in ratios),
         geometric_mean_ratio=mean.value if mean else None,
         geometric_mean_low=mean.low if mean else None,
@@ -162,11 +163,21 @@ def _summary(base: Entrant, candidate: Entrant) -> CandidateSummary:
     )
 
 
+def _candidate_note(base: Entrant, candidate: Entrant, both_ok: Sequence[Key]) -> str | None:
+    if not candidate.runs:
+        return f"{candidate.used} has no result here"
+    apart = sum(
+        base.runs[key].protocol_version != candidate.runs[key].protocol_version for key in both_ok
+    )
+    if not apart:
+        return None
+    return f"no ratio on {apart} common case(s): measured by two versions of the protocol"
+
+
 def _related(
-    base: BriefRun, candidate: BriefRun, meetings: Meetings
+    base: BriefRun, candidate: BriefRun, meeting: HeadToHead | None
 ) -> tuple[Ratio | None, str | None]:
     """Ratio of the newest comparison head to head; without one, that of their baselines."""
-    meeting = meeting_of(meetings, base, candidate)
     if meeting is None:
         return ratio_of(base, candidate)
     if meeting.ratio is None:
@@ -176,10 +187,13 @@ def _related(
 
 
 def ratio_of(base: BriefRun, candidate: BriefRun) -> tuple[Ratio | None, str | None]:
-    """(candidate / base, where it comes from); (None, None) without a shared baseline."""
+    """(candidate / base, where it comes from); (None, None) without a shared baseline.
+
+    Times of two versions of the measuring protocol are not of one kind, and have no ratio.
+    """
     if base.outcome != Outcome.OK or candidate.outcome != Outcome.OK:
         return None, None
-    if base.baseline != candidate.baseline:
+    if base.baseline != candidate.baseline or base.protocol_version != candidate.protocol_version:
         return None, None
     if base.contender == base.baseline:
         return _interval(candidate), "timed in the same process"
@@ -261,8 +275,8 @@ def _cell(
     sides: tuple[Side | None, Side | None],
     meetings: Meetings,
 ) -> CandidateCell:
-    ratio, source = _related(base, candidate, meetings) if base and candidate else (None, None)
     meeting = meeting_of(meetings, base, candidate) if base and candidate else None
+    ratio, source = _related(base, candidate, meeting) if base and candidate else (None, None)
     under, over = (side.workspace_bytes if side else None for side in sides)
     return CandidateCell(
         side=sides[1],

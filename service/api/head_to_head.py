@@ -23,13 +23,15 @@ def meetings_of(session: Session, base: str, candidate: str, wanted: ResultFilte
 
 def meeting_of(meetings: Meetings, base: BriefRun, candidate: BriefRun) -> HeadToHead | None:
     """The comparison of two results, if it was on the hardware of both; else None."""
+    if not meetings:  # the usual case, asked of thousands of pairs
+        return None
     # an environment's id is its hardware fingerprint, a dash, its software fingerprint
     hardware = base.environment_id.rpartition("-")[0]
-    if candidate.environment_id.rpartition("-")[0] != hardware:
-        return None
     meeting = meetings.get((base.case, base.pass_, hardware))
+    if meeting is None or candidate.environment_id.rpartition("-")[0] != hardware:
+        return None
     bad = next((each for each in (base, candidate) if each.outcome != Outcome.OK), None)
-    if meeting is None or bad is None or meeting.verdict == Verdict.INCONCLUSIVE:
+    if bad is None or meeting.verdict == Verdict.INCONCLUSIVE:
         return meeting
     # a newer result says that its times do not count
     why = f"the newest result of {bad.contender} is {bad.outcome.replace('_', ' ')}"

@@ -1,6 +1,5 @@
 """GET /recommend: which contender to use for a model's loss on a GPU."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -15,6 +14,7 @@ from ..contract.case import MAX_HIDDEN, MAX_TOKENS, MAX_VOCAB, Case, CaseOptions
 from ..contract.catalogue import Catalogue
 from ..contract.errors import Fault, InvalidRequestError, UnknownNameError
 from ..contract.plan import nearest
+from ..contract.sizes import parse_size
 from ..contract.words import Dtype, Grade, Outcome, Pass, Recipe
 from ..plots import text
 from ..store.aggregates import (
@@ -50,18 +50,6 @@ router = APIRouter(prefix="/api/v1", dependencies=READING, tags=["recommend"])
 
 MOST_TRIED = 5
 """Nearest shapes looked at for one with a time that counts."""
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|B|KiB|MiB|GiB|TiB)", re.IGNORECASE)
-_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-
-
-def _bytes(value: object) -> object:
-    """Bytes of `2147483648` or `2GiB`."""
-    if not isinstance(value, str):
-        return value
-    found = _SIZE.fullmatch(value.strip())
-    if found is None:
-        raise ValueError(f"{value[:40]!r} is not a size such as 2GiB or 2147483648")
-    return int(float(found[1]) * _UNITS[found[2].lower()])
 
 
 class RecommendQuery(CaseOptions):
@@ -81,7 +69,7 @@ class RecommendQuery(CaseOptions):
     recipe: Recipe = Recipe.NORMAL
     max_workspace: Annotated[
         int | None,
-        BeforeValidator(_bytes),
+        BeforeValidator(parse_size),
         Field(ge=0, le=2**53, description="Most workspace: bytes, or a size such as 2GiB."),
     ] = None
     max_error_grade: Annotated[Grade, Field(description="Worst error grade taken.")] = Grade.FAIR

@@ -1,6 +1,7 @@
 """`lossbench compare`: two contenders in turns until a verdict; also a gate for CI."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,8 +22,10 @@ from .measuring import (
     more_fields,
 )
 from .output import console
+from .requests import read_budgets
 
 if TYPE_CHECKING:
+    from ..client import LossbenchClient
     from ..plots.verdicts import Compared
 
 FAIL_WORDS = (
@@ -30,9 +33,29 @@ FAIL_WORDS = (
     Verdict.INCONCLUSIVE.value,
     "memory",
     "error",
+    "no_baseline",
     *(outcome.value for outcome in Outcome if outcome is not Outcome.OK),
 )
-"""What `--fail-on` takes: verdicts, outcomes of the candidate, more memory, a worse error grade."""
+"""What `--fail-on` takes: verdicts, the candidate's outcomes, more memory, a worse error grade, and
+cases where the base has no result."""
+
+Suite = Annotated[
+    Path | None, typer.Option(help="Job file whose cases are compared, with `budgets` or without.")
+]
+FirstProcesses = Annotated[
+    int | None,
+    typer.Option("--processes", "-p", help="Processes before the first look at the verdict."),
+]
+MaxProcesses = Annotated[
+    int | None,
+    typer.Option(
+        help="Processes at which it ends without one.", min=FEWEST_COMPARED, max=MOST_COMPARED
+    ),
+]
+FailOn = Annotated[
+    str | None,
+    typer.Option(help=f"Exit 1 for any of these, with commas: {', '.join(FAIL_WORDS)}."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -43,24 +66,18 @@ def register(app: typer.Typer) -> None:
 def compare(
     base: Annotated[str, typer.Argument(help="Contender A, which ratios divide by.")],
     candidate: Annotated[str, typer.Argument(help="Contender B.")],
+    suite: Suite = None,
     shape: Shapes = None,
     dtype: Dtypes = None,
     pass_: Passes = None,
     option: Options = None,
-    processes: Annotated[
-        int | None,
-        typer.Option("--processes", "-p", help="Processes before the first look at the verdict."),
-    ] = None,
-    max_processes: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes at which it ends without one.", min=FEWEST_COMPARED, max=MOST_COMPARED
-        ),
-    ] = None,
-    fail_on: Annotated[
-        str | None,
-        typer.Option(help=f"Exit 1 for any of these, with commas: {', '.join(FAIL_WORDS)}."),
-    ] = None,
+    processes: FirstProcesses = None,
+    max_processes: MaxProcesses = None,
+    fail_on: FailOn = None,
+    reuse: Annotated[
+        bool,
+        typer.Option("--reuse", help="Take stored verdicts where a shape has all of them."),
+    ] = False,
     local: Annotated[bool, typer.Option("--local", help="Without a service, here.")] = False,
     gpu: Annotated[int | None, typer.Option(help="Index of the GPU, with --local.", min=0)] = None,
     output_format: Annotated[
@@ -71,39 +88,56 @@ def compare(
 ) -> None:
     """Measure two contenders in turns until there is a verdict: slower, faster, no difference.
 
-    Exit 1 if a cell is wrong, failed, timed out or cancelled; with --fail-on, for what it names.
+    Exit 1 if a cell is wrong, failed, timed out or cancelled; with --fail-on, for what it names;
+    and if a budget of the suite is broken. Exit 2 where nothing could be compared.
 
-    Example: `lossbench compare liger@0.8.0 liger@0.8.5 -s llama-3-8b:8192 --fail-on slower,wrong`
+    Example: `lossbench compare liger@0.8.0 liger@0.8.5 --suite suites/first.yaml --fail-on slower`
     """
-    from ..plots.verdicts import compared
-    from .verdicts import print_rows, regressions
+    from .gate import Gate, require_a_baseline
 
-    words = _fail_words(fail_on)
+    gate = Gate(_fail_words(fail_on), read_budgets(suite) if suite else [])
     style = _style(output_format, as_json)
     more = more_fields(dtype, pass_, option, processes)
     more |= {"kind": JobKind.COMPARE.value, "max_processes": max_processes}
-    request = make_request(None, [base, candidate], shape, more)
-    if local:
-        measured = measure_here(request, gpu)
-        rows = compared(measured.pairs, measured.comparisons)
-    else:
-        rows = _through_service(request, url, style == "table")
-    print_rows(rows, style)
-    sys.exit(1 if any(regressions(row, words) for row in rows) else 0)
+    request = make_request(suite, [base, candidate], shape, more)
+    if reuse and local:
+        raise InvalidRequestError("--reuse needs a service: with --local nothing is stored")
+    rows = _rows_here(request, gpu) if local else _rows(request, url, reuse, style == "table")
+    gate.show(rows, style)
+    require_a_baseline(rows)
+    sys.exit(0 if gate.passes(rows) else 1)
 
 
-def _through_service(request: JobRequest, url: str | None, name_it: bool) -> "list[Compared]":
+def _rows_here(request: JobRequest, gpu: int | None) -> "list[Compared]":
+    from ..plots.verdicts import compared
+
+    measured = measure_here(request, gpu)
+    return compared(measured.pairs, measured.comparisons)
+
+
+def _rows(request: JobRequest, url: str | None, reuse: bool, name_it: bool) -> "list[Compared]":
+    """Stored verdicts where they are asked for and there, and a job for the rest."""
+    from .following import client_for
+    from .reusing import stored_rows
+
+    known: list[Compared] = []
+    with client_for(url) as client:
+        if reuse:
+            known, request = stored_rows(client, request)
+        return [*known, *(_measured(client, request, name_it) if request.shapes else [])]
+
+
+def _measured(client: "LossbenchClient", request: JobRequest, name_it: bool) -> "list[Compared]":
     """Send the job, follow it to its end, and read its verdicts."""
     from ..plots.verdicts import compared
-    from .following import client_for, follow_events, job_report, newest_comparisons
+    from .following import follow_events, job_report, newest_comparisons
 
-    with client_for(url) as client:
-        job_id = client.submit(request).id
-        follow_events(client, client.job(job_id))
-        job, pairs = job_report(client, job_id)
-        if name_it:
-            console.print(f"{job.id} {job.state}  {client.url}/jobs/{job.id}")
-        return compared(pairs, newest_comparisons(client, job_id))
+    job_id = client.submit(request).id
+    follow_events(client, client.job(job_id))
+    job, pairs = job_report(client, job_id)
+    if name_it:
+        console.print(f"{job.id} {job.state}  {client.url}/jobs/{job.id}")
+    return compared(pairs, newest_comparisons(client, job_id))
 
 
 def _style(output_format: str, as_json: bool) -> str:

@@ -9,13 +9,30 @@ import yaml
 from pydantic import ValidationError
 
 from ..api.faults import faults_of
+from ..contract.budget import Budget, Budgets
 from ..contract.errors import InvalidRequestError
 from ..contract.job import JobRequest
 from ..contract.versions import begins_range
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
-    """The body in a JSON or YAML file. Raises InvalidRequestError naming file, line and column."""
+    """The job in a JSON or YAML file, its budgets left out. Raises as `read_file` does."""
+    body = read_file(path)
+    body.pop("budgets", None)
+    return body
+
+
+def read_budgets(path: Path) -> list[Budget]:
+    """The budgets of a suite file. Raises InvalidRequestError."""
+    body = read_file(path)
+    try:
+        return Budgets.model_validate({"budgets": body.get("budgets") or []}).budgets
+    except ValidationError as error:
+        raise InvalidRequestError(faults_of(error.errors(), Budgets)) from error
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """A JSON or YAML mapping. Raises InvalidRequestError naming file, line and column."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -29,7 +29,9 @@ def regressions(row: Compared, words: frozenset[str] | None) -> list[str]:
 
 
 def _holding(row: Compared) -> Iterator[str]:
-    if row.comparison is not None:
+    if row.lacks_baseline:
+        yield "no_baseline"
+    elif row.comparison is not None:
         yield row.comparison.verdict.value
     else:
         yield Verdict.INCONCLUSIVE.value

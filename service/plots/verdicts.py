@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..contract.comparison import ComparisonView
 from ..contract.result import CellView, Result
-from ..contract.words import Pass, Verdict
+from ..contract.words import Outcome, Pass, Verdict
 from . import text, theme
 from .panels import PASS_WORDS
 
@@ -15,6 +15,7 @@ VERDICT_WORDS = {
     Verdict.NO_DIFFERENCE: "no difference",
     Verdict.INCONCLUSIVE: "inconclusive",
 }
+NO_BASELINE = "no baseline"
 Pair = tuple[CellView, Result | None]
 
 
@@ -37,8 +38,16 @@ class Compared:
         return self.comparison.verdict.value if self.comparison else "not_measured"
 
     @property
+    def lacks_baseline(self) -> bool:
+        """Whether the base ended without a result that counts: there is nothing to compare with."""
+        return self.base[0].outcome not in (None, Outcome.OK)
+
+    @property
     def reason(self) -> str:
         """Why there is no verdict; empty where there is one."""
+        if self.lacks_baseline:
+            cell = self.base[0]
+            return f"{cell.contender} is {cell.outcome}: {cell.reason or 'no reason given'}"
         if self.comparison is not None:
             return self.comparison.reason or ""
         return next((cell.reason for cell, _ in (self.base, self.candidate) if cell.reason), "")
@@ -85,6 +94,8 @@ def verdict_rows(rows: Sequence[Compared]) -> list[VerdictRow]:
 def _row(row: Compared) -> VerdictRow:
     made, sides = row.comparison, (row.base, row.candidate)
     words = VERDICT_WORDS[made.verdict] if made else theme.NOT_MEASURED
+    if row.lacks_baseline:
+        words = NO_BASELINE
     return VerdictRow(
         case=row.case,
         pass_words=PASS_WORDS[row.pass_],
@@ -147,11 +158,19 @@ MARKDOWN_HEADINGS = (
 )
 
 
+def verdict_counts(rows: Sequence[VerdictRow]) -> str:
+    """`2 slower, 1 no difference`: how many rows have which words, in the order of the legend."""
+    order = [*VERDICT_WORDS.values(), NO_BASELINE, theme.NOT_MEASURED]
+    counts = {words: sum(row.words == words for row in rows) for words in order}
+    return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+
+
 def verdict_markdown(base: str, candidate: str, rows: Sequence[VerdictRow]) -> str:
     """A table for a pull request; each field with an arrow is base → candidate."""
     lines = [_line(MARKDOWN_HEADINGS), _line(["---"] * len(MARKDOWN_HEADINGS))]
     lines += [_line(_cells(row)) for row in rows]
-    return f"**`{candidate}` against `{base}`**\n\n" + "\n".join(lines)
+    head = f"**`{candidate}` against `{base}`**: {verdict_counts(rows)}"
+    return f"{head}\n\n" + "\n".join(lines)
 
 
 def _cells(row: VerdictRow) -> list[str]:

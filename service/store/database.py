@@ -18,11 +18,22 @@ from ..contract.errors import DatabaseError, SchemaTooNewError
 from ..settings import Settings
 
 SQLITE_BUSY_TIMEOUT_S = 30
-WAL_PAGES = 16_000
-"""Pages (64 MB) in SQLite's log from which a commit empties it itself: see `checkpoint`."""
+WAL_PAGES = 64_000
+"""Pages (256 MB) in SQLite's log from which a commit empties it itself: see `checkpoint`."""
 IDLE_TRANSACTION_S = 10.0
 """PostgreSQL ends a session that sits in a transaction for longer: a frozen process would otherwise
 hold its row locks, and with them the job, until it wakes up."""
+NOT_PERMITTED = "42501"
+"""PostgreSQL's code for what a role may not do."""
+KEEPALIVE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""Of PostgreSQL's connections: a server that vanished without a word is noticed in half a minute;
+the last is in ms."""
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -43,8 +54,11 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 
 def make_engine(url: str, idle_transaction_s: float = IDLE_TRANSACTION_S) -> sa.Engine:
     """An engine with this project's connection settings for SQLite or PostgreSQL."""
+    remote = not url.startswith("sqlite")
     try:
-        engine = sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+        engine = sa.create_engine(
+            url, pool_pre_ping=remote, connect_args=dict(KEEPALIVE) if remote else {}
+        )
     except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
         raise DatabaseError(
             f"the database URL is not usable ({error}); write sqlite:///path or "
@@ -120,7 +134,8 @@ class Database:
         self.engine.dispose()
 
 
-def _alembic(engine: sa.Engine) -> Config:
+def alembic_config(engine: sa.Engine) -> Config:
+    """Where the migrations are, and the engine to run them on."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["engine"] = engine
@@ -138,7 +153,7 @@ def check_schema(database: Database) -> bool:
 
     Raises SchemaTooNewError when a newer lossbench made it, DatabaseError when out of reach.
     """
-    script = ScriptDirectory.from_config(_alembic(database.engine))
+    script = ScriptDirectory.from_config(alembic_config(database.engine))
     try:
         revision = schema_revision(database.engine)
     except sa.exc.DBAPIError as error:
@@ -156,9 +171,20 @@ def check_schema(database: Database) -> bool:
 
 
 def upgrade_schema(database: Database) -> str:
-    """Bring the schema up to date; returns the revision. Safe to call again."""
+    """Bring the schema up to date; returns the revision. Safe to call again.
+
+    Raises DatabaseError where this role may not change tables.
+    """
     if not check_schema(database):
-        command.upgrade(_alembic(database.engine), "head")
+        try:
+            command.upgrade(alembic_config(database.engine), "head")
+        except sa.exc.ProgrammingError as error:
+            if getattr(error.orig, "sqlstate", None) != NOT_PERMITTED:
+                raise
+            raise DatabaseError(
+                f"the schema is not current, and this role may not change it ({error.orig}); run "
+                "`lossbench db upgrade` as the owner of the tables, then `lossbench db roles`"
+            ) from error
     revision = schema_revision(database.engine)
     if revision is None:
         raise DatabaseError("the migrations ran but left no revision")

@@ -76,6 +76,7 @@ class BriefRun(NamedTuple):
     tokens: int
     hidden: int
     vocab: int
+    protocol_version: int
 
 
 _BRIEF = (
@@ -94,6 +95,7 @@ _BRIEF = (
     RunRow.tokens,
     RunRow.hidden,
     RunRow.vocab,
+    RunRow.protocol_version,
 )
 _OF_CASE = frozenset(
     f"{name}{end}" for name in ("tokens", "hidden", "vocab") for end in ("", "_gte", "_lte")

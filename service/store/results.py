@@ -113,7 +113,9 @@ def filtered(query: sa.Select[Any], wanted: ResultFilter, walking: bool = False)
     for name, column in _EQUAL.items():
         values = getattr(wanted, name)
         if values:
-            query = query.where((_bare(column) if walking else column).in_(values))
+            # imported results are few, and stand in an index of their own
+            bare = walking or (wanted.imported is True and name != "case")
+            query = query.where((_bare(column) if bare else column).in_(values))
     if wanted.gpu:
         environments = sa.select(EnvironmentRow.id).where(
             EnvironmentRow.device_name.in_(wanted.gpu)

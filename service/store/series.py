@@ -145,6 +145,7 @@ POINT_COLUMNS: dict[str, Any] = {
     # as text: to decode the same few lists a thousand times would take half of the time
     "flags": sa.cast(RunRow.flags, sa.Text),
     "environment_id": RunRow.environment_id,
+    "protocol_version": RunRow.protocol_version,
     "invalidated": RunRow.invalidated_at.is_not(None),
 }
 """Columns of the points of a series, by their name in the API."""

@@ -264,3 +264,28 @@ def test_aggregates_of_nothing_are_empty(site: Site) -> None:
     assert series(site) == []
     assert site.get("/shape-map", hidden=site.hidden, vocab=VOCAB)["cells"] == []
     assert site.get("/pareto", hidden=site.hidden)["items"] == []
+
+
+def test_times_of_two_protocols_are_told_apart(site: Site) -> None:
+    site.store("liger@0.8.5", 20.0)
+    cell = Cell(
+        contender=Contender.parse("flce"),
+        case=Case.parse(site.case()),
+        pass_=Pass.FORWARD_BACKWARD,
+    )
+    record = site.worker.record(cell, 10.0)
+    older = record.model_copy(update={"protocol_version": record.protocol_version - 1})
+    with site.context.database.transaction() as session:
+        insert_run(session, older)
+    (one,) = series(site, kernel="flce")
+    assert points(site, one)["protocol_version"] == [record.protocol_version - 1]
+    query = {"base": "liger@0.8.5", "cand": "flce", "hidden": site.hidden}
+    found = site.get("/compare", **query)
+    assert [row["candidates"][0]["ratio"] for row in found["items"]] == [None]
+    assert found["candidates"][0]["note"] == (
+        "no ratio on 1 common case(s): measured by two versions of the protocol"
+    )
+    site.store("flce", 10.0)
+    found = site.get("/compare", **query)
+    assert found["items"][0]["candidates"][0]["ratio"] == pytest.approx(0.5)
+    assert found["candidates"][0]["note"] is None

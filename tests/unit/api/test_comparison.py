@@ -26,6 +26,7 @@ def brief(**changes: Any) -> BriefRun:
         "tokens": 8,
         "hidden": 8,
         "vocab": 8,
+        "protocol_version": 3,
     }
     return BriefRun(**{**values, **changes})
 
@@ -48,6 +49,7 @@ def test_ratio_over_a_shared_baseline_adds_half_widths_in_quadrature() -> None:
     [
         {"outcome": "failed"},
         {"baseline": "torch-upcast"},
+        {"protocol_version": 2},
         {"ratio": None},
         {"ratio": 0.0},
     ],

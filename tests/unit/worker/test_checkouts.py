@@ -1,6 +1,7 @@
 """Commits of real git repositories, cloned without running anything of them."""
 
 import subprocess
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lossbench.kernels.catalogue import CATALOGUE
-from lossbench.service.contract.errors import InstallError
+from lossbench.service.contract.errors import InstallError, SetupError
 from lossbench.worker import checkouts
 from lossbench.worker.checkouts import files_of
-from lossbench.worker.known_contenders import Checkout
+from lossbench.worker.known_contenders import Checkout, read_contenders_file
 
 Commit = Callable[[str], str]
 
@@ -151,3 +152,46 @@ def test_login_in_an_address_is_not_shown(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InstallError, match="https://h/r") as caught:
         files_of(checkout("https://me:hidden@h/r", "0" * 40), tmp_path / "contenders")
     assert "hidden" not in caught.value.message
+
+
+def wheel_of(folder: Path, text: str) -> None:
+    """A real wheel with one module of this text."""
+    wheel = folder / "own_loss-1.0-py3-none-any.whl"
+    about = "own_loss-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("own_loss.py", text)
+        packed.writestr(
+            f"{about}/METADATA",
+            "Metadata-Version: 2.1\nName: own-loss\nVersion: 1.0\nRequires-Dist: no-such-package\n",
+        )
+        packed.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        packed.writestr(f"{about}/RECORD", "")
+
+
+def test_wheel_is_unpacked_once_and_only_as_it_was(tmp_path: Path) -> None:
+    wheel_of(tmp_path, "x = 1\n")
+    file = tmp_path / "contenders.yaml"
+    file.write_text("mine: {kernel: liger, wheel: own_loss-1.0-py3-none-any.whl}\n")
+    (known,) = read_contenders_file(file, CATALOGUE).values()
+    assert known.version.startswith("wheel-")
+    files = files_of(known, tmp_path / "contenders")
+    assert (files / "own_loss.py").read_text() == "x = 1\n"
+    assert files == files_of(known, tmp_path / "contenders")
+    wheel_of(tmp_path, "x = 2\n")
+    (newer,) = read_contenders_file(file, CATALOGUE).values()
+    assert newer.version != known.version
+    with pytest.raises(InstallError, match="has changed since this worker began"):
+        files_of(known, tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [("missing.whl", "No such file"), ("contenders.yaml", r"is no \.whl file")],
+)
+def test_wheel_that_is_not_there_or_none_is_named(tmp_path: Path, entry: str, said: str) -> None:
+    file = tmp_path / "contenders.yaml"
+    file.write_text(f"mine: {{kernel: liger, wheel: {entry}}}\n")
+    with pytest.raises(SetupError, match=f"mine: .*{said}"):
+        read_contenders_file(file, CATALOGUE)

@@ -152,9 +152,7 @@ def test_environment_of_a_checkout_puts_its_files_first(
     assert set(mine.provenance) == {"requires_sha256", "source_hash"}
     assert mine.provenance["source_hash"] == other.provenance["source_hash"]
     (tmp_path / "plain" / "own_loss" / "__init__.py").write_text("x = 2\n")
-    with pytest.raises(
-        InstallError, match=r"have changed since this worker began .*start it again"
-    ):
+    with pytest.raises(InstallError, match=r"has changed since this worker began .*start it again"):
         environments.of(Contender(kernel="mine", version=checkouts["mine"].version))
 
 

@@ -89,7 +89,7 @@ def quick_pip(action: str, *arguments: str) -> None:
 @pytest.fixture
 def quick_shelf(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> Shelf:
     """With a stand-in for pip, which takes a third of a second to start."""
-    monkeypatch.setattr(install, "_pip", quick_pip)
+    monkeypatch.setattr(install, "run_pip", quick_pip)
     return shelf
 
 
@@ -107,7 +107,7 @@ def test_install_of_an_installed_version_asks_pip_nothing(
 ) -> None:
     make_wheel(quick_shelf.wheels)
     first = quick_shelf.install()
-    monkeypatch.setattr(install, "_pip", lambda *_: pytest.fail("pip was asked again"))
+    monkeypatch.setattr(install, "run_pip", lambda *_: pytest.fail("pip was asked again"))
     assert quick_shelf.install("1.0") == first
 
 
@@ -150,7 +150,7 @@ def test_install_of_a_broken_wheel_leaves_nothing_behind(
         shelf.install()
     assert "\n" not in caught.value.message
     assert shelf.leftovers() <= {"hashes.json"}
-    monkeypatch.setattr(install, "_pip", quick_pip)
+    monkeypatch.setattr(install, "run_pip", quick_pip)
     make_wheel(shelf.wheels)
     assert (shelf.install().search_path / "tiny_loss.py").exists()
 
@@ -167,7 +167,7 @@ def test_install_of_a_version_that_is_not_there_says_so_in_one_line(shelf: Shelf
 def test_install_of_what_is_no_version_never_reaches_pip(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr(install, "_pip", lambda *_: pytest.fail("pip was asked"))
+    monkeypatch.setattr(install, "run_pip", lambda *_: pytest.fail("pip was asked"))
     with pytest.raises(InstallError, match="is not a version"):
         shelf.install(version)
 
@@ -177,13 +177,13 @@ def test_install_by_two_threads_happens_once(
 ) -> None:
     make_wheel(quick_shelf.wheels)
     asked: list[str] = []
-    pip, both = install._pip, threading.Barrier(2)
+    pip, both = install.run_pip, threading.Barrier(2)
 
     def counting(action: str, *arguments: str) -> None:
         asked.append(action)
         pip(action, *arguments)
 
-    monkeypatch.setattr(install, "_pip", counting)
+    monkeypatch.setattr(install, "run_pip", counting)
     found: list[Installed] = []
 
     def work() -> None:
@@ -269,7 +269,7 @@ def test_install_when_a_required_wheel_is_another_than_before_is_refused(stocked
 def test_install_of_a_requirement_that_is_no_pin_never_reaches_pip(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, pin: str
 ) -> None:
-    monkeypatch.setattr(install, "_pip", lambda *_: pytest.fail("pip was asked"))
+    monkeypatch.setattr(install, "run_pip", lambda *_: pytest.fail("pip was asked"))
     with pytest.raises(InstallError, match="is not name==version"):
         shelf.installer.install("tiny-loss", "1.0", (pin,))
 
@@ -279,8 +279,8 @@ import sys, time
 from pathlib import Path
 from lossbench.worker import install
 data, wheels, begin = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-asked, pip = [], install._pip
-install._pip = lambda action, *rest: (asked.append(action), pip(action, *rest))
+asked, pip = [], install.run_pip
+install.run_pip = lambda action, *rest: (asked.append(action), pip(action, *rest))
 sys.stdout.write("ready\\n"), sys.stdout.flush()
 while not begin.exists():
     time.sleep(0.002)
