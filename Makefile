@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 DEMO_STAMP := $(VENV)/.lossbench-demo
 DEV_STAMP := $(VENV)/.lossbench-dev
+AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 FORMATTED := kernels service worker web tests docs docker
 
@@ -67,6 +68,13 @@ docs: $(DEV_STAMP) ## write the generated pages of docs/reference anew
 figures: $(DEV_STAMP) ## print how often verdicts are wrong, simulated (half a minute)
 	$(BIN)/python -P tests/simulation/figures.py
 
+# Service, workers and databases as real processes; FAULTS="--only zombie --times 1" chooses.
+FAULTS ?= --times 3
+.PHONY: reliability
+reliability: $(DEV_STAMP) ## inflict every fault of the engine and print what it cost (an hour; FAULTS=)
+	$(BIN)/python -P tests/reliability/faults.py $(FAULTS)
+	$(BIN)/python -P tests/reliability/sharing.py
+
 # A filled database stays in .venv, so that a second run only measures; RESULTS and SCALE_URL choose
 # another one. SCALE_URL=postgresql fills and measures a server that is started for it.
 RESULTS ?= 1000000
@@ -83,6 +91,21 @@ compare-peers: $(DEV_STAMP) $(VENV)/lnt/bin/lnt ## print lossbench beside LNT 0.
 $(VENV)/lnt/bin/lnt: | $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/lnt
 	$(VENV)/lnt/bin/python -m pip install --quiet 'llvm-lnt==0.4.20'
+
+# LABELLED is a folder with the labelled series that docs/reference/detection.md names.
+.PHONY: compare-detectors
+compare-detectors: $(DEV_STAMP) $(VENV)/asv/bin/asv $(VENV)/otava/bin/otava ## print the change detector beside asv and Otava, on the same series (LABELLED=)
+	$(BIN)/python -P tests/benchmarks/detection.py --asv $(VENV)/asv/bin/python \
+	  --otava $(VENV)/otava/bin/python $(if $(LABELLED),--labelled $(LABELLED))
+
+# Otava pins numpy and scipy; asv has no need of ours.
+$(VENV)/asv/bin/asv: | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/asv
+	$(VENV)/asv/bin/python -m pip install --quiet 'asv==0.6.6'
+
+$(VENV)/otava/bin/otava: | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/otava
+	$(VENV)/otava/bin/python -m pip install --quiet 'apache-otava==0.8.0'
 
 .PHONY: venv
 venv: $(DEV_STAMP) ## only set up .venv, with everything that tests need
@@ -105,10 +128,17 @@ check-tests: $(DEV_STAMP)
 	@chosen='not slow'; if ! $(HAS_GPU); then chosen="$$chosen and not gpu"; fi; \
 	set -x; $(BIN)/pytest -q -n 3 --dist loadfile --durations=10 -m "$$chosen" $(PYTEST_ARGS)
 
-check-all-tests: $(DEV_STAMP)
+check-all-tests: $(DEV_STAMP) $(AXE)
 	$(PIP) install --quiet --editable ".[hugging-face]"
 	@chosen=''; if ! $(HAS_GPU); then chosen='not gpu'; fi; \
 	set -x; $(BIN)/pytest -q --durations=25 -m "$$chosen" $(PYTEST_ARGS)
+
+# Looks for barriers in the pages, in the full tier only: no part of lossbench, and no build step.
+$(AXE): | $(BIN)/python
+	@if command -v npm >/dev/null; then \
+	  npm install --prefix $(VENV)/axe --no-save --no-audit --no-fund --silent axe-core@4.14.1 \
+	    || echo "== npm found no axe-core: the accessibility tests will be skipped"; \
+	else echo "== npm is missing: the accessibility tests will be skipped"; fi
 
 # ---- set-up -------------------------------------------------------------------------------------
 

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from .contract.errors import DataDirectoryError
+from .contract.errors import DataDirectoryError, SetupError
 
 
 def _default_data_dir() -> Path:
@@ -29,12 +29,19 @@ class Settings(BaseSettings):
             description="SQLAlchemy URL; empty means SQLite, lossbench.db in the data directory."
         ),
     ] = None
+    database_url_file: Annotated[
+        Path | None,
+        Field(description="File that holds the database URL, as a secret is mounted."),
+    ] = None
     host: Annotated[str, Field(description="Address the service listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(description="Port of the service; 0 picks a free one.", ge=0)] = 8765
     url: Annotated[
         str | None, Field(description="Address of the service for the command line.")
     ] = None
     token: Annotated[str | None, Field(description="Token the command line sends.")] = None
+    token_file: Annotated[
+        Path | None, Field(description="File that holds the token of the command line.")
+    ] = None
     open_reading: Annotated[
         bool, Field(description="Whether reading (docs and metrics too) needs no token.")
     ] = True
@@ -68,12 +75,55 @@ class Settings(BaseSettings):
         Path | None,
         Field(description="YAML file of contenders that run from a folder or a git commit."),
     ] = None
+    confirm_alerts: Annotated[
+        bool,
+        Field(description="Whether the service has new alerts measured again by itself."),
+    ] = False
+    webhook_url: Annotated[
+        str | None, Field(description="Address that alerts are sent to as JSON, by POST.")
+    ] = None
+    webhook_url_file: Annotated[
+        Path | None, Field(description="File that holds the address of the webhook.")
+    ] = None
     log_level: Annotated[str, Field(description="debug, info, warning or error.")] = "info"
 
-    @field_validator("database_url", "url", "token", "wheel_dir", "contenders_file", mode="before")
+    @field_validator(
+        "database_url",
+        "database_url_file",
+        "url",
+        "token",
+        "token_file",
+        "webhook_url",
+        "webhook_url_file",
+        "wheel_dir",
+        "contenders_file",
+        mode="before",
+    )
     @classmethod
     def _empty_is_unset(cls, value: object) -> object:
         return None if value == "" else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_secrets(cls, given: dict[str, object]) -> dict[str, object]:
+        """Take secrets from their files. Raises SetupError for a file that cannot be read, and
+        where both are given.
+        """
+        found = dict(given)
+        for name in ("database_url", "token", "webhook_url"):
+            file = found.get(f"{name}_file")
+            if not file:
+                continue
+            variable = f"LOSSBENCH_{name.upper()}"
+            if found.get(name):
+                raise SetupError(f"{variable} and {variable}_FILE are both set; keep one")
+            try:
+                found[name] = Path(str(file)).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise SetupError(
+                    f"{variable}_FILE names {file}, which cannot be read ({error.strerror})"
+                ) from error
+        return found
 
     @property
     def resolved_database_url(self) -> str:

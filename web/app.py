@@ -7,9 +7,12 @@ from lossbench.service.api.app import ServiceContext, create_api
 from lossbench.service.api.problems import Problem
 
 from . import assets
+from .alert_pages import alert_pages
 from .compare_pages import compare_pages
 from .history_pages import history_pages
 from .job_pages import job_pages
+from .kernel_pages import kernel_pages
+from .machine_pages import machine_pages
 from .pages import plain_pages
 from .pareto_pages import pareto_pages
 from .rendering import page
@@ -51,6 +54,9 @@ def create_app(context: ServiceContext) -> FastAPI:
         view_pages(context),
         shape_pages(context),
         pareto_pages(context),
+        alert_pages(context),
+        kernel_pages(context),
+        machine_pages(context),
         history_pages(context),
     ):
         app.include_router(router)

@@ -2,24 +2,31 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from lossbench.service.contract.alert import AlertKind, AlertMetric, AlertState
 from lossbench.service.contract.comparison import ComparisonView
 from lossbench.service.contract.words import Outcome, Verdict
 from lossbench.service.plots import text
+from lossbench.service.plots.sparkline import Spark, SparkPoint, spark
 from lossbench.service.plots.versions import NO_VERSION, version_order
-from lossbench.service.store.aggregates import Brief, briefs_of, newest_keys
+from lossbench.service.store.aggregates import Brief, NewestKey, briefs_of, newest_keys
+from lossbench.service.store.alert_models import AlertRow
+from lossbench.service.store.alerts import AlertFilter, alerts_page
 from lossbench.service.store.comparisons import ComparisonFilter, comparisons_page
 from lossbench.service.store.results import ResultFilter
 
 MOST_LOOKED_AT = 1500
 """Newest results that are searched for a kernel's two versions."""
 MOST_SHOWN = 8
+MOST_SPARKED = 12
+"""Versions of one sparkline, the newest."""
 MOST_COMPARISONS = 200
 DAYS = 7
+_OPEN = AlertState.CANDIDATE.value
 NEAR = 0.01
 """Workspaces that differ by a smaller share are the same."""
 
@@ -42,6 +49,10 @@ class Change:
     memory: str
     error: str
     moment: datetime
+    spark: Spark | None = None
+    """Time over the baseline by version."""
+    versions: Sequence[str] = ()
+    """Versions that the line goes over."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,8 @@ class Lately:
 
     sentence: str
     changes: Sequence[Change]
+    waiting: int
+    """Alerts that were not measured again."""
 
 
 def lately(session: Session) -> Lately:
@@ -57,7 +70,27 @@ def lately(session: Session) -> Lately:
     since = datetime.now(UTC) - timedelta(days=DAYS)
     made = comparisons_page(session, ComparisonFilter(), None, MOST_COMPARISONS)
     changes = _changes(session)
-    return Lately(_sentence([each for each in made if each.measured_at >= since], changes), changes)
+    recent = [each for each in made if each.measured_at >= since]
+    alerts = alerts_page(session, AlertFilter(kind=[AlertKind.CHANGE.value], since=since))
+    told = " ".join(part for part in (_alerts(alerts), _sentence(recent, changes)) if part)
+    return Lately(told, changes, sum(alert.state == _OPEN for alert in alerts))
+
+
+def _alerts(rows: Sequence[AlertRow]) -> str:
+    """`2 confirmed slowdowns, 1 memory, 0 error in the last 7 days.`; empty without alerts."""
+    if not rows:
+        return ""
+    sure = [row for row in rows if row.state == AlertState.CONFIRMED.value]
+    counts = {metric: sum(metric.value in row.worse for row in sure) for metric in AlertMetric}
+    better = sum(bool(row.better) for row in sure)
+    fixed = sum(row.state == AlertState.FIXED.value for row in rows)
+    waiting = sum(row.state == _OPEN for row in rows)
+    return (
+        f"{text.plural(counts[AlertMetric.TIME], 'confirmed slowdown')}, "
+        f"{counts[AlertMetric.MEMORY]} memory, {counts[AlertMetric.ERROR]} error, "
+        f"{text.plural(better, 'improvement')} in the last {DAYS} days; {fixed} fixed, "
+        f"{waiting} not yet measured again."
+    )
 
 
 def _sentence(made: Sequence[ComparisonView], changes: Sequence[Change]) -> str:
@@ -87,23 +120,45 @@ def _sentence(made: Sequence[ComparisonView], changes: Sequence[Change]) -> str:
 
 def _changes(session: Session) -> list[Change]:
     """The newest changes between the two newest versions of a lineage, at most `MOST_SHOWN`."""
-    keys = newest_keys(session, ResultFilter(outcome=[Outcome.OK.value]), MOST_LOOKED_AT).keys
-    lines: dict[tuple[str, ...], list[str]] = {}
-    for key in keys:
-        head, bracket, params = key.contender.partition("[")
-        line = (head.partition("@")[0], bracket + params, key.case, key.pass_, key.device_name)
-        lines.setdefault(line, []).append(key.id)
-    pairs = [ids[:2] for ids in lines.values() if len(ids) > 1]
+    lines = _lines(session)
+    pairs = [ids[-2:] for ids in lines if len(ids) > 1]
     rows = {
         row.id: row for row in briefs_of(session, [run_id for pair in pairs for run_id in pair])
     }
     found = [
-        change
-        for after, before in pairs
-        if after in rows and before in rows
+        (change, ids)
+        for ids, (before, after) in zip((ids for ids in lines if len(ids) > 1), pairs, strict=True)
+        if before in rows and after in rows
         if (change := change_between(rows[before], rows[after])) is not None
     ]
-    return sorted(found, key=lambda change: change.moment, reverse=True)[:MOST_SHOWN]
+    shown = sorted(found, key=lambda each: each[0].moment, reverse=True)[:MOST_SHOWN]
+    more = [run_id for _, ids in shown for run_id in ids[-MOST_SPARKED:] if run_id not in rows]
+    rows |= {row.id: row for row in briefs_of(session, more)}
+    return [_with_spark(change, [rows[i] for i in ids if i in rows]) for change, ids in shown]
+
+
+def _lines(session: Session) -> list[list[str]]:
+    """Newest results of each version of a lineage on a case, pass and device, versions in order."""
+    keys = newest_keys(session, ResultFilter(outcome=[Outcome.OK.value]), MOST_LOOKED_AT).keys
+    lines: dict[tuple[str, ...], list[NewestKey]] = {}
+    for key in keys:
+        head, bracket, params = key.contender.partition("[")
+        line = (head.partition("@")[0], bracket + params, key.case, key.pass_, key.device_name)
+        lines.setdefault(line, []).append(key)
+    ordered = []
+    for found in lines.values():
+        by_version = {key.version or NO_VERSION: key.id for key in reversed(found)}
+        order = version_order((key.version, key.id) for key in found)
+        ordered.append([by_version[name] for name in order])
+    return ordered
+
+
+def _with_spark(change: Change, rows: Sequence[Brief]) -> Change:
+    """The change with its line over the versions that share the newest one's baseline."""
+    same = [row for row in rows if row.baseline == rows[-1].baseline and row.over_baseline]
+    points = [SparkPoint(*row.over_baseline) for row in same if row.over_baseline]
+    versions = [row.version or NO_VERSION for row in same]
+    return replace(change, spark=spark(points), versions=versions)
 
 
 def change_between(one: Brief, other: Brief) -> Change | None:

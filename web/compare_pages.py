@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy.orm import Session
 
 from lossbench.service.api.comparison import compare, load_entrant
 from lossbench.service.api.context import ServiceContext
 from lossbench.service.api.dependencies import may_read
 from lossbench.service.api.records import CandidateCell, Side
-from lossbench.service.contract.errors import Fault, UnknownNameError
+from lossbench.service.contract.errors import Fault, InvalidRequestError, UnknownNameError
 from lossbench.service.contract.result import CellView
 from lossbench.service.contract.words import JobKind, Pass
 from lossbench.service.plots import text
@@ -19,10 +20,29 @@ from lossbench.service.plots.diverging import PASS_SIGNS, diverging
 from lossbench.service.plots.panels import PASS_WORDS
 from lossbench.service.store.results import ResultFilter
 
-from .compare_words import Pair, bars_of, compare_markdown, sentence, tab_of, trend
+from .compare_queries import (
+    NOTHING_BESIDE,
+    ErrorsBeside,
+    errors_beside,
+    measured_contenders,
+    neighbours,
+    open_row,
+)
+from .compare_words import (
+    Figure,
+    Pair,
+    bars_of,
+    compare_markdown,
+    sentence,
+    tab_figures,
+    tab_of,
+    tally,
+    trend,
+)
 from .compare_words import changed as differs
 from .exports import exports_of
-from .queries import FirstCase, JobCells, environments_of, job_cells, overview
+from .history_queries import told_of
+from .queries import FirstCase, JobCells, environments_in, job_cells, overview
 from .rendering import page
 from .view_pages import asks_for_all, compare_all
 
@@ -59,26 +79,26 @@ def compare_pages(context: ServiceContext) -> APIRouter:
     ) -> Response:
         if not job and asks_for_all(request):
             return compare_all(request, context)
-        catalogue = context.catalogue
         with context.database.reading() as session:
             if not job:
-                jobs = [view for view in overview(session).jobs if view.cells_done]
-                return page(request, "compare_choose.html", jobs=jobs)
+                return _chooser(request, session)
             shown = job_cells(session, job, first, PAGE_ROWS)
             base, cand = _sides(shown, base, cand)
             wanted = ResultFilter(job=[job])
-            under = load_entrant(session, catalogue, base, "/base", wanted)
-            over = load_entrant(session, catalogue, cand, "/cand", wanted)
+            under = load_entrant(session, context.catalogue, base, "/base", wanted)
+            over = load_entrant(session, context.catalogue, cand, "/cand", wanted)
             places = {(cell.case, cell.pass_.value) for cell in shown.cells}
             found = compare(session, under, [over], None, MOST_ROWS, places)
-            sides = [s for i in found.items for s in (i.base, i.candidates[0].side) if s]
-            environments = environments_of(session, [side.environment_id for side in sides])
+            environments = environments_in(session, found)
+            beside = errors_beside(session, found) if tab == "errors" else NOTHING_BESIDE
         cells = {(item.case, item.pass_): (item.base, item.candidates[0]) for item in found.items}
         rows = _rows(shown, base, cand, cells)
         return page(
             request,
             "compare.html",
             **_table(rows, bool(changed), tab),
+            bits=beside.bits,
+            figures=_figures(tab, rows, (base, cand), beside),
             job=shown.job,
             names=shown.names,
             window=shown.window,
@@ -89,16 +109,45 @@ def compare_pages(context: ServiceContext) -> APIRouter:
                 ("/compare", urlencode({"base": base, "cand": cand, "job": job})),
                 {"job": [job]},
                 compare_markdown(found),
+                ("/compare", {"base": [base], "cand": [cand], "job": [job]}),
             ),
-            figure_data=_figure(rows, base, cand),
+            tally=tally(row.cell for row in rows),
             sentence=sentence(found.candidates[0], base, cand),
-            notes=[note for note in (found.base.note, found.candidates[0].note) if note],
+            notes=list(filter(None, (found.base.note, found.candidates[0].note))),
             environments=environments,
             bounds=text.interval,
             trend=trend,
         )
 
+    @router.get("/compare/row")
+    def show_row(
+        request: Request,
+        base: Annotated[str, Query(max_length=64)] = "",
+        cand: Annotated[str, Query(max_length=64)] = "",
+        part: bool = False,
+    ) -> Response:
+        ids = [run_id for run_id in dict.fromkeys((base, cand)) if run_id]
+        if not ids:
+            fault = Fault("/query/base", "missing", "name a result as base, as cand, or both")
+            raise InvalidRequestError([fault])
+        with context.database.reading() as session:
+            found = open_row(session, context.catalogue, ids)
+        told = told_of(found.lineages, context.catalogue)
+        template = "_compare_row.html" if part else "compare_row.html"
+        return page(request, template, found=found, told=told, bounds=text.interval)
+
     return router
+
+
+def _chooser(request: Request, session: Session) -> Response:
+    contenders = measured_contenders(session)
+    return page(
+        request,
+        "compare_choose.html",
+        jobs=[view for view in overview(session).jobs if view.cells_done],
+        contenders=contenders,
+        neighbours=neighbours(contenders),
+    )
 
 
 def _table(rows: Sequence[Row], changed: bool, tab: str) -> dict[str, Any]:
@@ -111,8 +160,15 @@ def _table(rows: Sequence[Row], changed: bool, tab: str) -> dict[str, Any]:
         "rows_changed": len(differing),
         "changed": changed,
         "tab": tab_of(tab),
-        "pairs": [Pair(r.case, PASS_WORDS[r.pass_], r.base, r.cand) for r in shown],
+        "pairs": _pairs(shown),
     }
+
+
+def _pairs(rows: Sequence[Row]) -> list[Pair]:
+    return [
+        Pair(r.case, PASS_WORDS[r.pass_], r.base, r.cand, f"{r.case} {PASS_SIGNS[r.pass_]}")
+        for r in rows
+    ]
 
 
 def _figure(rows: Sequence[Row], base: str, cand: str) -> dict[str, Any] | None:
@@ -120,6 +176,12 @@ def _figure(rows: Sequence[Row], base: str, cand: str) -> dict[str, Any] | None:
     pairs = [(f"{row.case} {PASS_SIGNS[row.pass_]}", row.cell) for row in rows]
     bars, without = bars_of(pairs)
     return diverging(bars, base, cand, without) if len(bars) > 1 else None
+
+
+def _figures(
+    tab: str, rows: Sequence[Row], names: tuple[str, str], beside: ErrorsBeside
+) -> list[Figure]:
+    return tab_figures(tab, _pairs(rows), _figure(rows, *names), names, beside.chunks)
 
 
 def _sides(shown: JobCells, base: str, cand: str) -> tuple[str, str]:

@@ -1,14 +1,17 @@
 """What a comparison says in words; none of them is a verdict."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lossbench.service.api.records import CandidateCell, CandidateSummary, Comparison, Side
 from lossbench.service.contract.errors import Fault, InvalidRequestError
 from lossbench.service.contract.result import OutputErrorView
 from lossbench.service.contract.words import Outcome, Verdict
 from lossbench.service.plots import text
+from lossbench.service.plots.arrows import ERROR, FLOOR, arrows
+from lossbench.service.plots.chunk_errors import ChunkError, chunk_errors
 from lossbench.service.plots.diverging import Bar
 from lossbench.service.plots.panels import PASS_WORDS
 from lossbench.service.plots.report import COUNTED
@@ -63,6 +66,45 @@ def way_of(cell: CandidateCell) -> str:
     return trend(cell)
 
 
+class Tally(NamedTuple):
+    """How many cases of a candidate went which way; a faster one that is inexact is no win."""
+
+    faster: int
+    slower: int
+    even: int
+    inexact: int
+    without: int
+
+    @property
+    def words(self) -> list[tuple[str, str]]:
+        """Ways with their counts in words; of the last three only what there is some of."""
+        ways = (
+            ("faster", f"{self.faster} faster"),
+            ("slower", f"{self.slower} slower"),
+            ("even", f"{self.even} not told apart" if self.even else ""),
+            ("", f"{self.inexact} faster but inexact" if self.inexact else ""),
+            ("", f"{self.without} without a ratio" if self.without else ""),
+        )
+        return [(way, words) for way, words in ways if words]
+
+
+def tally(cells: Iterable[CandidateCell | None]) -> Tally:
+    """Wins, losses and the rest among these cells."""
+    counts: Counter[str] = Counter()
+    for cell in cells:
+        if cell is None or cell.ratio is None:
+            counts["without"] += 1
+        elif (way := way_of(cell)) == "faster" and not _counts(cell):
+            counts["inexact"] += 1
+        else:
+            counts[way or "even"] += 1
+    return Tally(*(counts[name] for name in Tally._fields))
+
+
+def _counts(cell: CandidateCell) -> bool:
+    return cell.side is not None and cell.side.grade in COUNTED
+
+
 def bars_of(pairs: Iterable[tuple[str, CandidateCell | None]]) -> tuple[list[Bar], int]:
     """A bar for each case with a ratio, by its name, and how many have none."""
     bars, without = [], 0
@@ -70,9 +112,8 @@ def bars_of(pairs: Iterable[tuple[str, CandidateCell | None]]) -> tuple[list[Bar
         if cell is None or cell.ratio is None or cell.ratio <= 0:
             without += 1
             continue
-        exact = cell.side is not None and cell.side.grade in COUNTED
         ends = (cell.ratio_low, cell.ratio_high)
-        bars.append(Bar(label, cell.ratio, *ends, way_of(cell), exact))
+        bars.append(Bar(label, cell.ratio, *ends, way_of(cell), _counts(cell)))
     return bars, without
 
 
@@ -84,16 +125,24 @@ class Pair:
     below: str
     base: Side | None
     cand: Side | None
+    label: str = ""
+    """Case and pass, short, as figures name the row."""
+
+    @property
+    def run_ids(self) -> list[str]:
+        """Results of the row: base, then candidate."""
+        return [side.result_id for side in self.sides if side is not None]
 
     @property
     def outputs(self) -> list[tuple[str, OutputErrorView | None, OutputErrorView | None]]:
         """Errors of base and candidate by output, in the order of the outputs' names."""
-        sides = [{e.output: e for e in side.errors} if side else {} for side in self._sides]
+        sides = [{e.output: e for e in side.errors} if side else {} for side in self.sides]
         names = sorted({name for side in sides for name in side})
         return [(name, sides[0].get(name), sides[1].get(name)) for name in names]
 
     @property
-    def _sides(self) -> tuple[Side | None, Side | None]:
+    def sides(self) -> tuple[Side | None, Side | None]:
+        """Base and candidate."""
         return self.base, self.cand
 
 
@@ -106,6 +155,41 @@ def tab_of(asked: str) -> str:
         message = f"there is no tab {asked[:40]!r}; known: errors, floor"
         raise InvalidRequestError([Fault("/query/tab", "unknown_tab", message)])
     return asked
+
+
+Figure = tuple[str, dict[str, Any], str]
+"""A figure's name, its data, and what it is for those who do not see it."""
+
+
+def tab_figures(
+    tab: str,
+    pairs: Sequence[Pair],
+    bars: dict[str, Any] | None,
+    names: tuple[str, str],
+    chunks: Sequence[ChunkError],
+) -> list[Figure]:
+    """Figures of a tab: bars of times, or arrows from base to candidate."""
+    drawn: list[tuple[str, dict[str, Any] | None, str]] = []
+    if tab == "errors":
+        worst = arrows(_both(pairs, "worst_error_ratio"), ERROR, *names)
+        drawn = [
+            ("errors", worst, "Worst error over torch's own, base to candidate"),
+            ("chunks", chunk_errors(chunks), "Worst error against the number of chunks"),
+        ]
+    elif tab == "floor":
+        floors = arrows(_both(pairs, "floor_ratio"), FLOOR, *names)
+        drawn = [("floor", floors, "Time over the floor, base to candidate")]
+    else:
+        drawn = [("bars", bars, "Time ratio of every case, sorted")]
+    return [
+        (name, data, f"{label}; the table below has the same numbers")
+        for name, data, label in drawn
+        if data is not None
+    ]
+
+
+def _both(pairs: Sequence[Pair], name: str) -> list[tuple[str, float | None, float | None]]:
+    return [(p.label, _measured(p.base, name), _measured(p.cand, name)) for p in pairs]
 
 
 HEADINGS = ("case", "candidate", "time ratio (95 %)", "verdict", "time, ms", "workspace", "error")

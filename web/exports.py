@@ -1,6 +1,6 @@
 """What a reader takes along from a view: link, command, files, Markdown, a permalink."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -13,6 +13,7 @@ from .address import Given
 FILTERS = frozenset(field.alias or name for name, field in Filters.model_fields.items())
 """Parameters that narrow results; a page's own are no filter of a file."""
 API = "/api/v1"
+RESULTS = "/results"
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,8 @@ class Exports:
     json: str
     filters: str
     markdown: str
-
-    @property
-    def query(self) -> str:
-        """Query of its numbers, without their path."""
-        return self.json.partition("?")[2]
+    view: tuple[str, str]
+    """Path and query that its permalink keeps."""
 
     @property
     def csv(self) -> str:
@@ -46,19 +44,23 @@ def exports_of(
     api: tuple[str, str],
     filters: Given,
     markdown: str,
-    leave_out: Sequence[str] = (),
+    view: tuple[str, Mapping[str, Sequence[str]]] | None = None,
 ) -> Exports:
-    """The exports of a page. `api`: path and query of its numbers, below `/api/v1`."""
+    """The exports of a page. `api`: path and query of its numbers, below `/api/v1`.
+
+    `view`: page and parameters that its permalink keeps; else the list of its results.
+    """
     path, query = api
     json = f"{API}{path}?{query}" if query else f"{API}{path}"
     base = str(request.base_url).rstrip("/")
-    kept = {n: v for n, v in filters.items() if n in FILTERS and n not in leave_out}
+    kept = urlencode({n: v for n, v in filters.items() if n in FILTERS}, doseq=True)
     return Exports(
         link=str(request.url),
         command=f"curl -s {_quoted(base + json)}",
         json=json,
-        filters=urlencode(kept, doseq=True),
+        filters=kept,
         markdown=markdown,
+        view=(view[0], urlencode(view[1], doseq=True)) if view else (RESULTS, kept),
     )
 
 

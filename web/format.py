@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from markupsafe import Markup, escape
 
@@ -84,23 +84,63 @@ ENVIRONMENT_FACTS: Sequence[tuple[str, str, str]] = (
 """Facts shown as chips: their name in the record, on the page, and the unit."""
 
 
+class Known(Protocol):
+    """An environment: its device and what was recorded of it."""
+
+    @property
+    def device_name(self) -> str:
+        """Name of the device."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Driver, torch and so on, by name."""
+
+
+def facts_in_common(environments: Sequence[Known]) -> list[tuple[str, str, bool]]:
+    """Facts of some environments: name, value, and whether they differ; values are then joined."""
+    found = []
+    for fact_name, name, unit in (("", "", ""), *ENVIRONMENT_FACTS):
+        values = [
+            str(each.facts.get(fact_name, text.NONE)) if fact_name else each.device_name
+            for each in environments
+        ]
+        different = list(dict.fromkeys(values))
+        if different and different != [text.NONE]:
+            found.append((name, " / ".join(f"{v}{unit}" for v in different), len(different) > 1))
+    return found
+
+
 _UNITS: Mapping[str, str] = {
-    "w": "W", "mhz": "MHz", "c": "°C", "ms": "ms", "s": "s", "tflops": "TFLOP/s", "gbps": "GB/s",
+    "w": "W", "mhz": "MHz", "c": "°C", "ms": "ms", "us": "µs", "s": "s", "tflops": "TFLOP/s",
+    "gbps": "GB/s", "gb_per_s": "GB/s",
 }  # fmt: skip
 
 
 def fact(name: str, value: Any) -> tuple[str, str]:
     """Name and text of a recorded fact; the unit moves from its name to its value."""
-    head, _, last = name.rpartition("_")
-    if last == "bytes" and isinstance(value, int):
-        return head.replace("_", " "), text.in_bytes(value)
-    if last in _UNITS and head and isinstance(value, int | float) and not isinstance(value, bool):
-        return head.replace("_", " "), f"{value:,} {_UNITS[last]}"
+    unit = next((u for u in sorted(_UNITS, key=len, reverse=True) if name.endswith(f"_{u}")), "")
+    if name.endswith("_bytes") and isinstance(value, int):
+        return _plain(name.removesuffix("_bytes")), text.in_bytes(value)
+    if unit and isinstance(value, int | float) and not isinstance(value, bool):
+        return _plain(name.removesuffix(f"_{unit}")), f"{_number(value)} {_UNITS[unit]}"
     if isinstance(value, bool):
-        return name.replace("_", " "), "yes" if value else "no"
+        return _plain(name), "yes" if value else "no"
     if isinstance(value, Mapping):
-        return name.replace("_", " "), ", ".join(f"{key}: {part}" for key, part in value.items())
-    return name.replace("_", " "), text.NONE if value is None else str(value)
+        return _plain(name), ", ".join(f"{key}: {part}" for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return _plain(name), ", ".join(map(str, value))
+    return _plain(name), text.NONE if value is None else _number(value)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _number(value: object) -> str:
+    """A float at 4 significant digits; anything else as it is."""
+    if isinstance(value, float):
+        return text.digits(value, 4) if value != int(value) else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def facts(named: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -134,6 +174,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "colour": theme.colour,
     "breakable": breakable,
     "facts": facts,
+    "facts_in_common": facts_in_common,
     "output_words": lambda word: OUTPUT_WORDS.get(str(word), str(word)),
     "flag": lambda word: str(word).replace("_", " "),
 }

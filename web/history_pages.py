@@ -1,12 +1,17 @@
 """`/history`: every contender lineage over its versions; imported results apart."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Depends, Request, Response
+from sqlalchemy.orm import Session
 
+from lossbench.service.api.alert_records import alert_view
 from lossbench.service.api.context import ServiceContext
 from lossbench.service.api.dependencies import may_read
-from lossbench.service.api.result_routes import FilterQuery
+from lossbench.service.api.maps import with_all_names
+from lossbench.service.api.saved_views import HISTORY, ResultsView
+from lossbench.service.contract.alert import AlertKind, AlertView
 from lossbench.service.contract.words import Pass
 from lossbench.service.plots import text
 from lossbench.service.plots.lineages import (
@@ -17,15 +22,34 @@ from lossbench.service.plots.lineages import (
     lineage_markdown,
 )
 from lossbench.service.plots.panels import PASS_WORDS
+from lossbench.service.store.aggregates import device_names
+from lossbench.service.store.alerts import AlertFilter, alerts_page
+from lossbench.service.store.permalinks import highest_result_id
 
 from .address import Given, checked, given_of, kept_fields, query_with
 from .exports import exports_of
-from .history_queries import Places, imported_of, lineages_of, places_of
-from .map_queries import measured_devices, with_all_names
+from .frozen import Drawable, Moment
+from .history_queries import Places, imported_of, lineages_of, places_of, told_of
 from .rendering import page
 
+MOST_ALERTS = 8
 MOST_CASES = 200
 """Cases in the chooser, those with most versions first."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the page shows, and what else there is to choose from."""
+
+    places: Places
+    lineages: Sequence[Lineage]
+    imported: Sequence[Imported]
+    others: Places
+    devices: Sequence[str]
+    newest: str | None
+    """Id of the newest of all results."""
+    alerts: Sequence[AlertView]
+    """Changes of the kernels shown, the newest first."""
 
 
 def history_pages(context: ServiceContext) -> APIRouter:
@@ -35,34 +59,49 @@ def history_pages(context: ServiceContext) -> APIRouter:
     @router.get("/history")
     def show(request: Request) -> Response:
         given = given_of(request)
-        asked = checked(FilterQuery, given)
-        wanted = with_all_names(asked.wanted(), context.catalogue)
+        asked = checked(ResultsView, given)
         with context.database.reading() as session:
-            places = places_of(session, context.catalogue, wanted)
-            lineages = lineages_of(session, context.catalogue, places)
-            # every case stays in the chooser, whichever one is shown
-            free = wanted.model_copy(update={"case": [], "kernel": []})
-            others = places if free == wanted else places_of(session, context.catalogue, free)
-            imported = imported_of(session, wanted)
-            devices = measured_devices(session)
-        return _drawn(request, given, asked, (places, lineages, imported), (others, devices))
+            found = _load(session, context, asked)
+        return _draw(request, context, given, asked, found, None)
 
     return router
 
 
-def _grown(lineages: Sequence[Lineage], asked: FilterQuery) -> list[Lineage]:
+def _load(session: Session, context: ServiceContext, asked: ResultsView) -> Loaded:
+    wanted = with_all_names(asked.wanted(), context.catalogue)
+    places = places_of(session, context.catalogue, wanted)
+    lineages = lineages_of(session, context.catalogue, places)
+    # every case stays in the chooser, whichever one is shown
+    free = wanted.model_copy(update={"case": [], "kernel": []})
+    others = places if free == wanted else places_of(session, context.catalogue, free)
+    imported = imported_of(session, wanted)
+    known = (others, device_names(session), highest_result_id(session))
+    return Loaded(places, lineages, imported, *known, alerts_about(session, lineages))
+
+
+def alerts_about(session: Session, lineages: Sequence[Lineage]) -> list[AlertView]:
+    """The newest changes of these kernels, whatever became of them."""
+    kernels = sorted({lineage.kernel for lineage in lineages})
+    if not kernels:
+        return []
+    wanted = AlertFilter(kind=[AlertKind.CHANGE.value], kernel=kernels)
+    return [alert_view(row) for row in alerts_page(session, wanted, None, MOST_ALERTS)]
+
+
+def _grown(lineages: Sequence[Lineage], asked: ResultsView) -> list[Lineage]:
     """Lineages with something to follow: two versions, or asked for by name."""
     return [each for each in lineages if len(each.versions) > 1 or asked.kernel]
 
 
-def _drawn(
+def _draw(
     request: Request,
+    context: ServiceContext,
     given: Given,
-    asked: FilterQuery,
-    shown: tuple[Places, Sequence[Lineage], Sequence[Imported]],
-    known: tuple[Places, Sequence[str]],
+    asked: ResultsView,
+    found: Loaded,
+    moment: Moment | None,
 ) -> Response:
-    (places, lineages, imported), (others, devices) = shown, known
+    places, lineages = found.places, found.lineages
     grown = _grown(lineages, asked)
     place = places.order[0] if places.order else None
     narrowed = dict(given)
@@ -74,27 +113,36 @@ def _drawn(
     return page(
         request,
         "history.html",
+        moment=moment,
+        newest=None if moment else found.newest,
         asked=asked,
         kept=kept_fields(given, ("kernel", "case", "gpu", "pass")),
         place=place,
         lineages=lineages,
+        told=told_of(lineages, context.catalogue),
+        alerts=() if moment else found.alerts,
         lines_total=len(places.lines[place]) if place else 0,
         complete=places.complete,
         where=where,
-        cases=list(dict.fromkeys(case for _, case, _ in others.order))[:MOST_CASES],
-        kernels=others.kernels,
-        devices=devices,
+        cases=list(dict.fromkeys(case for _, case, _ in found.others.order))[:MOST_CASES],
+        kernels=found.others.kernels,
+        devices=found.devices,
         passes=list(Pass),
         bounds=text.interval,
         changing=any(len(each.versions) > 1 for each in lineages),
         single=[each for each in lineages if each not in grown],
         figure_data=lineage_figure(grown, where) if grown else None,
-        imported=imported,
-        imported_data=imported_figure(imported) if imported else None,
+        imported=found.imported,
+        imported_data=imported_figure(found.imported) if found.imported else None,
         exports=exports_of(
             request,
             ("/series", query_with(narrowed)),
             narrowed,
             lineage_markdown(lineages, where),
+            (HISTORY, given),
         ),
     )
+
+
+HISTORY_PAGE = Drawable(HISTORY, _load, _draw)
+"""The page, also as of a moment."""

@@ -12,6 +12,7 @@ from lossbench.service.contract.lineage import current_name, names_of
 from lossbench.service.contract.words import Outcome, Pass
 from lossbench.service.plots.lineages import Imported, Lineage, LineagePoint
 from lossbench.service.plots.panels import PASS_WORDS
+from lossbench.service.plots.steps import step_sentences
 from lossbench.service.store.aggregates import newest_keys
 from lossbench.service.store.models import EnvironmentRow, RunRow
 from lossbench.service.store.results import ResultFilter, filtered
@@ -77,19 +78,35 @@ def lineages_of(session: Session, catalogue: Catalogue, places: Places) -> list[
     lines = places.lines[place]
     chosen = sorted(lines, key=lambda line: (-lines[line], line))[:MOST_LINES]
     keys = [SeriesKey(kernel, params, case, pass_, device) for kernel, params in chosen]
-    return [_lineage(session, catalogue, key) for key in keys]
+    return [lineage_of(session, catalogue, key) for key in keys]
 
 
-def _lineage(session: Session, catalogue: Catalogue, key: SeriesKey) -> Lineage:
+def lineage_of(session: Session, catalogue: Catalogue, key: SeriesKey) -> Lineage:
+    """A lineage on one case, pass and device, its newest `MOST_POINTS` results."""
     names = names_of(key.kernel, catalogue)
     columns, _ = series_points(session, key, names, ResultFilter(), (None, MOST_POINTS))
     taken = (
         "result_id", "version", "started_at", "outcome", "latency_ms", "ratio_to_baseline",
         "ratio_low", "ratio_high", "workspace_bytes", "worst_error_ratio", "grade", "flags",
-        "baseline",
+        "baseline", "environment_id",
     )  # fmt: skip
     rows = zip(*(columns[name] for name in taken), strict=True)
     return Lineage(key.kernel, key.params, [_point(key, row) for row in rows])
+
+
+def told_of(lineages: Sequence[Lineage], catalogue: Catalogue) -> list[str]:
+    """Where lineages got slower, faster, repaired: one sentence each."""
+    return [
+        line for each in lineages for line in step_sentences(each, _own_versions(catalogue, each))
+    ]
+
+
+def _own_versions(catalogue: Catalogue, lineage: Lineage) -> list[str]:
+    """Versions of a lineage's kernel in order: those with code of their own, and those measured."""
+    row = catalogue.kernels.get(lineage.kernel)
+    known = row.versions if row else ()
+    twins = row.twins if row else {}
+    return [each for each in known if each not in twins or each in lineage.versions]
 
 
 def _point(key: SeriesKey, row: Sequence[Any]) -> LineagePoint:

@@ -26,6 +26,7 @@ from lossbench.service.plots.verdicts import (
 from lossbench.service.store.workers import live_machines
 
 from .command import submit_command
+from .exports import exports_of
 from .form import JobForm, unspoken
 from .queries import FirstCase, JobPage, grid, job_page
 from .rendering import page
@@ -113,7 +114,9 @@ def _job_routes(router: APIRouter, context: ServiceContext) -> None:
             shown = job_page(session, job_id, first)
         values = _shared(shown) | _facts(shown)
         report = _report(shown) if shown.job.state.ended else _no_report()
-        return page(request, "job.html", **values, **report)
+        filters = {"job": [job_id]}
+        exports = exports_of(request, (f"/jobs/{job_id}", ""), filters, report["markdown"])
+        return page(request, "job.html", exports=exports, **values, **report)
 
     @router.get("/jobs/{job_id}/live")
     def live_part(request: Request, job_id: str, first: FirstCase = 0) -> Response:

@@ -1,17 +1,26 @@
-"""The plain pages: overview, machines, kernels, search."""
+"""The overview, the search, and how many results came since a page was drawn."""
 
-from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import RedirectResponse
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from lossbench.service.api.context import ServiceContext
 from lossbench.service.api.dependencies import may_read
-from lossbench.service.store.workers import list_workers
+from lossbench.service.plots import text
+from lossbench.service.plots.markdown import markdown_table
+from lossbench.service.store.permalinks import highest_result_id
 
-from .changes import lately
-from .queries import overview
+from .changes import Change, lately
+from .exports import exports_of
+from .machine_queries import Device, measured_on
+from .queries import newer_results, overview
 from .rendering import page
+from .search import found_at
 
-JOB, RUN = "job-", "run-"
+FRESH = timedelta(days=7)
+"""A device that measured nothing for longer is said to be quiet."""
 
 
 def plain_pages(context: ServiceContext) -> APIRouter:
@@ -22,37 +31,49 @@ def plain_pages(context: ServiceContext) -> APIRouter:
     def show_overview(request: Request) -> Response:
         with context.database.reading() as session:
             changed = lately(session)
-            return page(request, "overview.html", overview=overview(session), lately=changed)
+            return page(
+                request,
+                "overview.html",
+                overview=overview(session),
+                lately=changed,
+                devices=_devices(measured_on(session)),
+                newest=highest_result_id(session),
+                exports=exports_of(request, ("/series", ""), {}, _markdown(changed.changes)),
+            )
 
-    @router.get("/machines")
-    def show_machines(request: Request) -> Response:
+    @router.get("/newer")
+    def count_newer(after: Annotated[str, Query(max_length=64)]) -> dict[str, int]:
         with context.database.reading() as session:
-            return page(request, "machines.html", workers=list_workers(session))
-
-    @router.get("/kernels")
-    def show_kernels(request: Request, q: str = "") -> Response:
-        wanted = q.strip().lower()
-        catalogue = context.catalogue
-        rows = [
-            row
-            for name, row in sorted(catalogue.kernels.items())
-            if wanted in f"{name} {row.package or ''} {row.summary}".lower()
-        ]
-        presets = [row for name, row in sorted(catalogue.presets.items()) if wanted in name.lower()]
-        return page(request, "kernels.html", kernels=rows, presets=presets, wanted=wanted)
+            return {"newer": newer_results(session, after)}
 
     @router.get("/search")
-    def search(q: str = "") -> Response:
-        wanted = q.strip()
-        if wanted.startswith(JOB):
-            return RedirectResponse(f"/jobs/{_safe(wanted)}", 303)
-        if wanted.startswith(RUN):
-            return RedirectResponse(f"/results/{_safe(wanted)}", 303)
-        return RedirectResponse(f"/kernels?q={_safe(wanted)}", 303)
+    def search(request: Request, q: Annotated[str, Query(max_length=400)] = "") -> Response:
+        with context.database.reading() as session:
+            return found_at(request, session, context.catalogue, q.strip())
 
     return router
 
 
-def _safe(text: str) -> str:
-    kept = "".join(sign for sign in text if sign.isalnum() or sign in "-_. ")
-    return kept[:80].replace(" ", "+")
+def _devices(found: Sequence[Device]) -> list[dict[str, Any]]:
+    """Each device by name, once, with the time of its newest result."""
+    since = datetime.now(UTC) - FRESH
+    by_name: dict[str, Device] = {}
+    for device in found:
+        by_name.setdefault(device.device_name, device)
+    return [{"device": device, "quiet": device.newest_at < since} for device in by_name.values()]
+
+
+def _markdown(changes: Sequence[Change]) -> str:
+    rows = [
+        [
+            f"`{change.kernel}{f'[{change.params}]' if change.params else ''}`",
+            f"{change.before} → {change.after}",
+            f"`{change.case}`, {change.pass_}, {change.device_name}",
+            f"{change.way} {change.time}".strip() or text.NONE,
+            change.memory or "same",
+            change.error or "same",
+        ]
+        for change in changes
+    ]
+    headings = ("kernel", "versions", "case", "time / baseline", "workspace", "error grade")
+    return markdown_table(headings, rows)

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from fastapi import Query
 from sqlalchemy.orm import Session
 
+from lossbench.service.api.records import Comparison
 from lossbench.service.contract.comparison import ComparisonView
 from lossbench.service.contract.job import JobRequest
 from lossbench.service.contract.result import CellView, JobView, Result
@@ -60,6 +61,16 @@ def overview(session: Session) -> Overview:
         newest_result_at=newest,
         workers=list_workers(session),
     )
+
+
+MOST_NEWER = 1000
+"""Newer results counted; more are given as so many."""
+
+
+def newer_results(session: Session, after: str) -> int:
+    """Results with an id above this one, counted up to `MOST_NEWER`."""
+    inner = sa.select(RunRow.id).where(RunRow.id > after).limit(MOST_NEWER).subquery()
+    return session.scalar(sa.select(sa.func.count()).select_from(inner)) or 0
 
 
 FirstCase = Annotated[int, Query(ge=0, le=1_000_000)]
@@ -120,6 +131,12 @@ def environments_of(session: Session, ids: Iterable[str]) -> list[EnvironmentRow
     """The environments with these ids, each once."""
     found = (session.get(EnvironmentRow, name) for name in dict.fromkeys(ids))
     return [row for row in found if row is not None]
+
+
+def environments_in(session: Session, found: Comparison) -> list[EnvironmentRow]:
+    """The environments that the rows of a comparison were measured in, each once."""
+    sides = (s for row in found.items for s in (row.base, *(c.side for c in row.candidates)) if s)
+    return environments_of(session, (side.environment_id for side in sides))
 
 
 @dataclass(frozen=True)

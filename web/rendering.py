@@ -13,7 +13,9 @@ from lossbench.service.api.security import CSRF_FIELD, AuthMode
 from lossbench.service.plots.report import COUNTED
 
 from . import assets
+from .alert_words import ALERT_WORDS
 from .format import ENVIRONMENT_FACTS, FILTERS, GLYPHS, STATUS_WORDS
+from .help import METRICS, flag_help, why
 
 
 def json_block(value: Any) -> Markup:
@@ -34,12 +36,16 @@ def _environment() -> Environment:
     )
     environment.filters.update(FILTERS)
     environment.filters["json_block"] = json_block
+    environment.filters["flag_help"] = flag_help
     environment.globals.update(
         counted_grades=COUNTED,
         asset=assets.url,
         signs=GLYPHS,
         status_words=STATUS_WORDS,
         chip_facts=ENVIRONMENT_FACTS,
+        why=why,
+        alert_words=ALERT_WORDS,
+        metrics=METRICS,
     )
     return environment
 
@@ -66,7 +72,8 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
     shared = _viewer(request) | {
         "path": request.url.path,
         "query": request.query_params.get("q", ""),
+        "newest": None,
     }
-    text = ENVIRONMENT.get_template(template).render(request=request, **shared, **values)
+    text = ENVIRONMENT.get_template(template).render(request=request, **(shared | values))
     headers = {"Cache-Control": "private, no-cache"}
     return HTMLResponse(text, status_code=status, headers=headers)

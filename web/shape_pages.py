@@ -3,50 +3,46 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lossbench.service.api.aggregate_records import MapCell, MapEntry, ShapeMap, Slice
 from lossbench.service.api.context import ServiceContext
 from lossbench.service.api.dependencies import may_read
-from lossbench.service.api.maps import plan_map, shape_map
+from lossbench.service.api.maps import plan_map, shape_map, with_all_names
+from lossbench.service.api.paging import MOST_VALUES
 from lossbench.service.api.recommend_records import Recommendation
 from lossbench.service.api.recommend_routes import RecommendQuery, recommend, wish_of
 from lossbench.service.api.recommendation import shape_free
-from lossbench.service.api.result_routes import Text
-from lossbench.service.api.series_routes import MapQuery
+from lossbench.service.api.saved_views import SHAPES, ShapesView
 from lossbench.service.contract.errors import InvalidRequestError
 from lossbench.service.contract.words import Grade, Pass
 from lossbench.service.plots import text
 from lossbench.service.plots.contender_maps import contender_maps, grid, map_markdown
 from lossbench.service.plots.spots import Spot, spot, winner_of
-from lossbench.service.store.aggregates import Newest, NewestKey, briefs_of, newest_keys
+from lossbench.service.store.aggregates import (
+    Newest,
+    NewestKey,
+    briefs_of,
+    device_names,
+    newest_keys,
+)
+from lossbench.service.store.permalinks import highest_result_id
 
 from .address import Given, checked, given_of, kept_fields, query_with
 from .exports import exports_of
-from .map_queries import measured_devices, with_all_names
+from .frozen import Drawable, Moment
 from .rendering import page
 
 MOST_ENTRIES = 1000
 """Results of one page's map, so that its first byte comes within 100 ms."""
-MOST_ROWS = 200
+MOST_ROWS = 100
 """Rows of the table of every contender; the API has the rest."""
 OWN = ("settings", "model", "need_tokens", "max_workspace")
 """Parameters of this page that `/shape-map` does not know."""
 ASKING = ("model", "need_tokens", "gpu", "max_workspace", "max_error_grade")
 """Fields of the question what to use."""
-
-
-class ShapesQuery(MapQuery):
-    """Filters of the map, the settings shown, and the fields of the question what to use."""
-
-    settings: Text | None = None
-    model: Text | None = None
-    need_tokens: Text | None = None
-    max_workspace: Annotated[str | None, Field(max_length=40)] = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,18 @@ class Answer:
     fault: str = ""
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """What the page shows: the map, all slices, the answer, and the devices to choose from."""
+
+    shown: ShapeMap
+    slices: Sequence[Slice]
+    answer: Answer | None
+    devices: Sequence[str]
+    newest: str | None
+    """Id of the newest of all results."""
+
+
 def shape_pages(context: ServiceContext) -> APIRouter:
     """Routes of `/shapes`."""
     router = APIRouter(include_in_schema=False, dependencies=[Depends(may_read)])
@@ -64,14 +72,18 @@ def shape_pages(context: ServiceContext) -> APIRouter:
     @router.get("/shapes")
     def show(request: Request) -> Response:
         given = given_of(request)
-        query = checked(ShapesQuery, given)
+        query = checked(ShapesView, given)
         with context.database.reading() as session:
-            shown, slices = _map(session, context, query)
-            answer = _answer(session, context, query)
-            devices = measured_devices(session)
-        return _drawn(request, given, query, (shown, slices, answer), (context, devices))
+            found = _load(session, context, query)
+        return _draw(request, context, given, query, found, None)
 
     return router
+
+
+def _load(session: Session, context: ServiceContext, query: ShapesView) -> Loaded:
+    shown, slices = _map(session, context, query)
+    answer = _answer(session, context, query)
+    return Loaded(shown, slices, answer, device_names(session), highest_result_id(session))
 
 
 def _slice_of(key: NewestKey) -> tuple[str, str, str]:
@@ -79,7 +91,7 @@ def _slice_of(key: NewestKey) -> tuple[str, str, str]:
 
 
 def _map(
-    session: Session, context: ServiceContext, query: ShapesQuery
+    session: Session, context: ServiceContext, query: ShapesView
 ) -> tuple[ShapeMap, Sequence[Slice]]:
     """The map of the settings asked for, else of those with most results; and all slices."""
     found = newest_keys(session, with_all_names(query.wanted(), context.catalogue))
@@ -98,7 +110,7 @@ def _bounded(cells: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
     return cells[: max(1, sum(end <= MOST_ENTRIES for end in ends))]
 
 
-def _answer(session: Session, context: ServiceContext, query: ShapesQuery) -> Answer | None:
+def _answer(session: Session, context: ServiceContext, query: ShapesView) -> Answer | None:
     """The recommendation for the model asked about; None where none was asked about."""
     if query.model is None:
         return None
@@ -125,31 +137,44 @@ def _entries(shown: ShapeMap) -> list[tuple[MapCell, MapEntry, Spot]]:
     return [(cell, entry, spot(entry)) for cell, entry in pairs]
 
 
-def _drawn(
+def _narrowed(given: Given, shown: ShapeMap) -> dict[str, Sequence[str]]:
+    """The parameters that select what the map shows and no more."""
+    narrowed = dict(given)
+    if shown.shown:
+        narrowed |= {"gpu": [shown.shown.device_name], "pass": [shown.shown.pass_.value]}
+    cases = [cell.case for cell in shown.cells]
+    if len(cases) <= MOST_VALUES:
+        # the API's map has no settings of its own: the cases say the same
+        narrowed["case"] = cases
+    return narrowed
+
+
+def _draw(
     request: Request,
+    context: ServiceContext,
     given: Given,
-    query: ShapesQuery,
-    found: tuple[ShapeMap, Sequence[Slice], Answer | None],
-    known: tuple[ServiceContext, Sequence[str]],
+    query: ShapesView,
+    found: Loaded,
+    moment: Moment | None,
 ) -> Response:
-    (shown, slices, answer), (context, devices) = found, known
+    shown = found.shown
     device = shown.shown.device_name if shown.shown else ""
     settings = shown.shown.settings if shown.shown else ""
     places = grid(shown.cells)
-    narrowed = dict(given)
-    if shown.shown:
-        narrowed |= {"gpu": [device], "pass": [shown.shown.pass_.value]}
+    narrowed = _narrowed(given, shown)
     rows = _entries(shown)
     return page(
         request,
         "shapes.html",
+        moment=moment,
+        newest=None if moment else found.newest,
         shown=shown,
-        slices=slices,
-        answer=answer,
+        slices=found.slices,
+        answer=found.answer,
         asked=query,
         kept=kept_fields(given, ("gpu", "pass", "settings", "max_error_grade")),
         kept_asking=kept_fields(given, ASKING),
-        devices=devices,
+        devices=found.devices,
         presets=sorted(context.catalogue.presets),
         grades=list(Grade),
         passes=list(Pass),
@@ -166,8 +191,13 @@ def _drawn(
             ("/shape-map", query_with(narrowed, without=OWN)),
             narrowed,
             map_markdown(shown.cells, device, settings),
+            (SHAPES, given),
         ),
     )
+
+
+SHAPES_PAGE = Drawable(SHAPES, _load, _draw)
+"""The page, also as of a moment."""
 
 
 def _counts(shown: ShapeMap) -> list[tuple[str, int]]:

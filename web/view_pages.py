@@ -1,7 +1,7 @@
 """Comparisons over all results, and permalinks: the same tables as of a moment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, cast
 from urllib.parse import parse_qs, urlencode
 
@@ -9,19 +9,19 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
-from lossbench.service.api.answers import tagged_bytes
 from lossbench.service.api.comparison import CURSOR, KEY_TYPES, Key, compare, load_entrant
 from lossbench.service.api.context import ServiceContext
 from lossbench.service.api.dependencies import Submitter, may_read
 from lossbench.service.api.paging import decode_cursor
 from lossbench.service.api.records import CandidateCell, CompareRow, Comparison
 from lossbench.service.api.saved_views import COMPARE, SavedView, read_view, refuse_unknown
-from lossbench.service.api.view_records import ViewStatus
 from lossbench.service.api.view_routes import view_status
 from lossbench.service.contract.result import Result
 from lossbench.service.plots import text
 from lossbench.service.plots.diverging import PASS_SIGNS, diverging
+from lossbench.service.plots.markdown import results_markdown
 from lossbench.service.plots.panels import PASS_WORDS
+from lossbench.service.store.models import EnvironmentRow
 from lossbench.service.store.permalinks import (
     count_now,
     get_permalink,
@@ -32,20 +32,33 @@ from lossbench.service.store.permalinks import (
 from lossbench.service.store.result_pages import Order, Place, sorted_runs
 from lossbench.service.store.views import result_view
 
+from .address import kept_fields
+from .compare_queries import NOTHING_BESIDE, ErrorsBeside, errors_beside, measured_contenders
 from .compare_words import (
+    Figure,
     Pair,
+    Tally,
     bars_of,
     changed,
     compare_markdown,
     sentence,
+    tab_figures,
     tab_of,
+    tally,
     trend,
 )
 from .exports import Exports, exports_of
+from .frozen import Moment, moment_of, tagged_page, then
+from .history_pages import HISTORY_PAGE
+from .pareto_pages import PARETO_PAGE
+from .queries import environments_in
 from .rendering import page
+from .shape_pages import SHAPES_PAGE
 
-ROWS = 200
+ROWS = 100
 """Rows of one page of a table; a link leads to the next ones."""
+DRAWABLE = {each.path: each for each in (SHAPES_PAGE, PARETO_PAGE, HISTORY_PAGE)}
+"""Pages other than tables of results that a permalink can be of."""
 PAGING = ("cursor", "before")
 SIDES = ("base", "cand")
 TAB = "tab"
@@ -61,6 +74,11 @@ class Table:
     results: Sequence[Result]
     following: str | None
     """Query of the next rows."""
+    beside: ErrorsBeside = NOTHING_BESIDE
+    contenders: Sequence[str] = ()
+    """Names to choose from."""
+    environments: Sequence[EnvironmentRow] = ()
+    """Those that the rows were measured in."""
 
     @property
     def result_ids(self) -> list[str]:
@@ -80,16 +98,22 @@ def view_pages(context: ServiceContext) -> APIRouter:
     def show_view(request: Request, view_hash: str) -> Response:
         with context.database.reading() as session:
             row = get_permalink(session, view_hash)
-            status = view_status(session, row, context.catalogue)
+            moment = moment_of(view_status(session, row, context.catalogue))
             view = read_view(row.path, row.query, context.catalogue)
             see_as_of(session, row)
+            drawable = DRAWABLE.get(view.path)
+            if drawable is not None and view.asked is not None:
+                asked = then(view.asked)
+                found = drawable.load(session, context, asked)
+                drawn = drawable.draw(request, context, view.query, asked, found, moment)
+                return tagged_page(request, drawn)
             table = load_table(session, context, view, request, invalid_too=True)
             fallen = invalidated_among(session, table.result_ids)
-        return _drawn(request, view, table, (status, fallen))
+        return _drawn(request, view, table, moment, fallen)
 
     @router.post("/views")
     def keep_view(
-        principal: Submitter, path: Annotated[str, Form()], query: Annotated[str, Form()]
+        principal: Submitter, path: Annotated[str, Form()], query: Annotated[str, Form()] = ""
     ) -> Response:
         view = read_view(path, parse_qs(query, max_num_fields=200), context.catalogue)
         with context.database.transaction() as session:
@@ -116,7 +140,8 @@ def compare_all(request: Request, context: ServiceContext) -> Response:
     view = read_view(COMPARE, given, context.catalogue)
     with context.database.reading() as session:
         table = load_table(session, context, view, request, invalid_too=False)
-    return _drawn(request, view, table, None)
+        table = replace(table, contenders=measured_contenders(session))
+    return _drawn(request, view, table, None, {})
 
 
 def load_table(
@@ -143,33 +168,41 @@ def load_table(
     )
     found = compare(session, base, candidates, after, ROWS)
     more = urlencode({"cursor": found.next_cursor}) if found.next_cursor else None
-    return Table(found, (), more)
+    errors = request.query_params.get(TAB) == "errors"
+    return Table(
+        found,
+        (),
+        more,
+        errors_beside(session, found) if errors else NOTHING_BESIDE,
+        environments=environments_in(session, found),
+    )
 
 
 def _drawn(
     request: Request,
     view: SavedView,
     table: Table,
-    frozen: tuple[ViewStatus, Mapping[str, str]] | None,
+    moment: Moment | None,
+    fallen: Mapping[str, str],
 ) -> Response:
-    """The page, with a strong ETag: what a permalink shows changes only when its results do."""
+    """The page of a table. `fallen`: reasons of results shown that are out of use now."""
     query = urlencode(view.query, doseq=True)
     only_changed = bool(request.query_params.get(CHANGED))
     rows = _rows(table.comparison)
     differing = [row for row in rows if changed(row[0].base, row[2])]
-    status, fallen = frozen if frozen is not None else (None, {})
+    status = moment.status if moment else None
     own = "" if status is not None else f"{query}&"
     tab = tab_of(request.query_params.get(TAB, ""))
     kept = f"{CHANGED}=1&" * only_changed + f"{TAB}={tab}&" * bool(tab)
+    pairs = [_pair(row) for row in (differing if only_changed else rows)]
     drawn = page(
         request,
         "view.html",
         view=view,
-        frozen=status,
+        moment=moment,
+        contenders=table.contenders,
+        kept=kept_fields(view.query, SIDES),
         fallen=fallen,
-        live=f"{view.path}?{query}" if view.path == COMPARE else f"/api/v1{view.path}?{query}",
-        api=f"/api/v1/views/{status.hash}" if status else f"/api/v1{view.path}?{query}",
-        kept_query=query,
         following=f"?{own}{kept}{table.following}" if table.following else None,
         here=f"?{own}",
         exports=_exports(request, view, table),
@@ -179,31 +212,28 @@ def _drawn(
         rows_changed=len(differing),
         only_changed=only_changed,
         tab=tab,
-        pairs=[_pair(row) for row in (differing if only_changed else rows)],
-        figure_data=_figure(table.comparison, rows),
+        pairs=pairs,
+        bits=table.beside.bits,
+        figures=_figures(tab, rows, table),
         results=table.results,
-        sentences=_sentences(table.comparison),
+        sentences=_sentences(table.comparison, rows),
+        environments=table.environments,
+        paged=any(request.query_params.get(name) for name in PAGING),
         bounds=text.interval,
         trend=trend,
     )
-    headers: dict[str, str] = {"Content-Type": "text/html; charset=utf-8"}
-    return tagged_bytes(request, bytes(drawn.body), headers=headers)
+    return tagged_page(request, drawn)
 
 
-def _exports(request: Request, view: SavedView, table: Table) -> Exports | None:
-    """Exports of a comparison; a list of results has its own."""
-    if table.comparison is None:
-        return None
+def _exports(request: Request, view: SavedView, table: Table) -> Exports:
     narrowed = {name: values for name, values in view.query.items() if name not in SIDES}
-    kept = narrowed | {
-        "kernel": sorted({text.partition("@")[0].partition("[")[0] for text in view.contenders})
-    }
-    return exports_of(
-        request,
-        (view.path, urlencode(view.query, doseq=True)),
-        kept,
-        compare_markdown(table.comparison),
-    )
+    markdown = results_markdown(table.results)
+    if table.comparison is not None:
+        markdown = compare_markdown(table.comparison)
+        kernels = {name.partition("@")[0].partition("[")[0] for name in view.contenders}
+        narrowed |= {"kernel": sorted(kernels)}
+    query = urlencode(view.query, doseq=True)
+    return exports_of(request, (view.path, query), narrowed, markdown, (view.path, view.query))
 
 
 Row = tuple[CompareRow, str, CandidateCell]
@@ -225,7 +255,18 @@ def _rows(comparison: Comparison | None) -> list[Row]:
 def _pair(row: Row) -> Pair:
     place, used, cell = row
     below = f"{PASS_WORDS[place.pass_]}, {place.device_name}: {used}"
-    return Pair(place.case, below, place.base, cell.side)
+    label = f"{place.case} {PASS_SIGNS[place.pass_]}"
+    return Pair(place.case, below, place.base, cell.side, label)
+
+
+def _figures(tab: str, rows: Sequence[Row], table: Table) -> list[Figure]:
+    """Figures of a tab, where there is one candidate."""
+    found = table.comparison
+    if found is None or len(found.candidates) != 1:
+        return []
+    names = (found.base.used, found.candidates[0].used)
+    bars = _figure(found, rows)
+    return tab_figures(tab, [_pair(row) for row in rows], bars, names, table.beside.chunks)
 
 
 def _figure(comparison: Comparison | None, rows: Sequence[Row]) -> dict[str, Any] | None:
@@ -245,7 +286,14 @@ def _figure(comparison: Comparison | None, rows: Sequence[Row]) -> dict[str, Any
     return diverging(bars, comparison.base.used, candidate, without) if len(bars) > 1 else None
 
 
-def _sentences(comparison: Comparison | None) -> list[str]:
+def _sentences(comparison: Comparison | None, rows: Sequence[Row]) -> list[tuple[str, Tally]]:
+    """What each candidate did, in a sentence, and how many of the rows went which way."""
     if comparison is None:
         return []
-    return [sentence(each, comparison.base.used, each.used) for each in comparison.candidates]
+    return [
+        (
+            sentence(each, comparison.base.used, each.used),
+            tally(cell for _, used, cell in rows if used == each.used),
+        )
+        for each in comparison.candidates
+    ]

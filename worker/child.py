@@ -4,6 +4,7 @@ Run as `python -P -m lossbench.worker.child`; commands come on standard input, r
 file descriptor named by LOSSBENCH_REPLY_FD. What kernels print goes to standard output: the log.
 """
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -12,6 +13,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -37,6 +39,7 @@ from .messages import (
 )
 
 PR_SET_PDEATHSIG = 1
+HOST_MEMORY_WORDS = "DefaultCPUAllocator: can't allocate memory"
 FATAL_WORDS = (
     "CUDA error",
     "cuDNN error",
@@ -52,6 +55,12 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def die_first() -> None:
+    """Where memory runs out, Linux shall end this process and not the worker."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 class Child:
@@ -166,7 +175,11 @@ class Child:
             return Reply(ok=False, outcome=Outcome.UNSUPPORTED, reason=unsupported.reason)
         except self._torch.OutOfMemoryError as error:
             reason = str(error).splitlines()[0]
+        except MemoryError as error:
+            return _host_memory_gone(error)
         except Exception as error:  # whatever a contender raises is this cell's result
+            if HOST_MEMORY_WORDS in str(error):
+                return _host_memory_gone(error)
             traceback.print_exc()
             text = next(iter(str(error).splitlines()), "")
             reason = f"{type(error).__name__}: {text}"[:500]
@@ -177,6 +190,13 @@ class Child:
         if self.device == "cuda":
             self._torch.cuda.empty_cache()
         return Reply(ok=False, outcome=Outcome.OUT_OF_MEMORY, reason=reason)
+
+
+def _host_memory_gone(error: BaseException) -> Reply:
+    """The answer of a process that has eaten the machine's memory: it is ended, which frees it."""
+    text = next(iter(str(error).splitlines()), "") or type(error).__name__
+    reason = f"the machine's memory ran out: {text}"[:500]
+    return Reply(ok=False, outcome=Outcome.OUT_OF_MEMORY, reason=reason, fatal=True)
 
 
 def _plain(value: Any) -> Any:
@@ -193,6 +213,7 @@ def _plain(value: Any) -> Any:
 def main() -> None:
     """Serve commands until standard input closes or a fatal error."""
     die_with_parent()
+    die_first()
     os.environ.pop(LOCK_FD_VARIABLE, None)
     replies = os.fdopen(int(os.environ.pop(REPLY_FD_VARIABLE)), "w", buffering=1)
     commands: TypeAdapter[Command] = TypeAdapter(Command)

@@ -18,8 +18,10 @@ from types import MappingProxyType
 from typing import Any
 
 from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError, LotLostError
+from lossbench.service.contract.ids import new_id
 
 from .messages import LOCK_FD_VARIABLE, REPLY_FD_VARIABLE, Command, Reply
+from .process_family import CHILD_VARIABLE, WORKER_VARIABLE, end_marked, life_of
 
 LOG_BYTES = 256 * 1024
 START_TIMEOUT_S = 180.0
@@ -85,7 +87,9 @@ class Child:
         self._still_wanted = still_wanted
         reply_read, reply_write = os.pipe()
         fds = [reply_write] + ([lock_fd] if lock_fd is not None else [])
-        variables = {**environment, REPLY_FD_VARIABLE: str(reply_write)}
+        self._mark = new_id("child")
+        marks = {CHILD_VARIABLE: self._mark, WORKER_VARIABLE: life_of(os.getpid()) or ""}
+        variables = {**environment, **marks, REPLY_FD_VARIABLE: str(reply_write)}
         if lock_fd is not None:
             variables[LOCK_FD_VARIABLE] = str(lock_fd)
 
@@ -164,6 +168,9 @@ class Child:
                     raise self._died()
                 self._pending += part
                 continue
+            if self._process.poll() is not None:
+                # what it has forked may hold the pipe open, so no end of it was read
+                raise self._died()
             self._still_wanted()
             if time.monotonic() > deadline:
                 self.kill()
@@ -190,6 +197,8 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        # what it started may have left its group
+        end_marked(self._mark)
 
     def close(self) -> None:
         """Kill and free the descriptors."""

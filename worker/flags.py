@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from lossbench.kernels.floor import floor_products
 from lossbench.service.contract.case import Case
 from lossbench.service.contract.run import Environment, Measurement, MemoryReport
 from lossbench.service.contract.words import Dtype, Flag, Pass
@@ -98,6 +97,9 @@ def product_flops(case: Case, pass_: Pass, gradients_in_forward: bool) -> float:
     """Operations of the products that a pass cannot do without; 0 for a stream of token counts."""
     if not isinstance(case.tokens, int):
         return 0.0
+    # brings torch: a worker is ready sooner, and smaller, without it
+    from lossbench.kernels.floor import floor_products
+
     products = floor_products(pass_.value, gradients_in_forward, case.options.frozen)
     valid = case.tokens * (1.0 - case.options.ignored_share)
     return 2.0 * valid * case.hidden * case.vocab * len(products)

@@ -4,7 +4,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from lossbench.service.contract.comparison import ComparisonRecord
 from lossbench.service.contract.contender import Contender
@@ -43,13 +43,19 @@ class LotWorker:
         self._make_pool = make_pool
         self._pool: ChildPool | None = None
         self._one_lot = threading.Lock()
-        self.lot_id: str | None = None
+        self._holding: tuple[str, int] | None = None
+
+    @property
+    def lot_id(self) -> str | None:
+        """The lot under way; None where there is none."""
+        holding = self._holding
+        return holding[0] if holding else None
 
     def begin(self, lot_id: str, attempt: int) -> int:
         """Claim a lot; returns its number of cases. Raises LotLostError."""
         with self._one_lot:
             cases = self._work.begin_lot(lot_id, attempt)
-            self.lot_id = lot_id
+            self._holding = (lot_id, attempt)
             self._close_pool()
             self._pool = self._make_pool(self._wanted(lot_id, attempt))
         return cases
@@ -75,7 +81,7 @@ class LotWorker:
             if task is not None:
                 self._work.save_case(task, *self._answers(task))
         except BaseException:
-            self._drop(lot_id)
+            self.drop(lot_id, attempt)
             raise
 
     def _answers(self, task: CaseTask) -> tuple[Sequence[CellAnswer], Sequence[ComparisonRecord]]:
@@ -94,7 +100,7 @@ class LotWorker:
         if self._pool is None:
             raise LotLostError(f"lot {task.lot_id} has no measuring processes any more")
         order = case_order(task)
-        started = datetime.now(UTC)
+        started, began_s = datetime.now(UTC), time.monotonic()
         measurer = CaseMeasurer(
             self._environments,
             self._pool,
@@ -102,7 +108,9 @@ class LotWorker:
             lambda line: self._work.note(task, line),
         )
         findings, endings = measurer.measure(order)
-        occasion = Occasion(self._environment, self._worker_id, started, datetime.now(UTC))
+        # the wall clock may have been set meanwhile: a run that ends before it began is refused
+        ended = started + timedelta(seconds=time.monotonic() - began_s)
+        occasion = Occasion(self._environment, self._worker_id, started, ended)
         return conclude(order, findings, endings, occasion)
 
     def _progress(self, task: CaseTask) -> Callable[[dict[int, tuple[int, int]]], None]:
@@ -121,12 +129,13 @@ class LotWorker:
         try:
             self._work.finish_lot(lot_id, attempt)
         finally:
-            self._drop(lot_id)
+            self.drop(lot_id, attempt)
 
-    def _drop(self, lot_id: str) -> None:
+    def drop(self, lot_id: str, attempt: int) -> None:
+        """Work on this attempt has ended, well or badly; a newer one goes on. Safe to repeat."""
         with self._one_lot:
-            if self.lot_id == lot_id:
-                self.lot_id = None
+            if self._holding == (lot_id, attempt):
+                self._holding = None
                 self._close_pool()
 
     def _close_pool(self) -> None:
@@ -137,7 +146,7 @@ class LotWorker:
     def abort(self) -> None:
         """End every child now; the thread that measures finds out and gives up its lot."""
         with self._one_lot:
-            self.lot_id = None
+            self._holding = None
             if self._pool is not None:
                 self._pool.abort()
 

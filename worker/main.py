@@ -12,18 +12,20 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from lossbench.service.contract.errors import DatabaseError, LossbenchError
+from lossbench.service.contract.errors import LossbenchError, SetupError
 from lossbench.service.contract.ids import new_id
 from lossbench.service.contract.machine import accelerator_name
 from lossbench.service.contract.run import Environment
 from lossbench.service.contract.words import LotState
 from lossbench.service.settings import Settings
-from lossbench.service.store.database import Database, check_schema
+from lossbench.service.store.database import Database
 from lossbench.service.store.models import LotRow
+from lossbench.service.store.persistence import first_line, passes_by_itself
 from lossbench.service.store.proofs import ProofKind, insert_proof
 from lossbench.service.store.queue import LotConsumer
+from lossbench.service.store.schema_fit import require_current_schema
 from lossbench.service.store.work import Work
-from lossbench.service.store.workers import beat, register_worker, set_worker_state
+from lossbench.service.store.workers import STOPPED, beat, register_worker, set_worker_state
 
 from .children import Spawner
 from .device import probe_worker
@@ -34,6 +36,9 @@ from .locks import take_device_lock
 from .lots import LotWorker
 from .pool import ChildPool
 from .self_test_words import why_failed
+
+BEATS_A_LOOK = 10
+"""Heartbeats from one look at the database's schema to the next."""
 
 log = structlog.get_logger("lossbench.worker")
 
@@ -72,11 +77,7 @@ class Worker:
         for fault in known.faults:
             log.warning("plugin not used", reason=fault)
         self._database = Database.from_settings(settings)
-        if not check_schema(self._database):
-            raise DatabaseError(
-                "the database has no current schema; start the service once, or run "
-                "`lossbench db upgrade`"
-            )
+        require_current_schema(self._database)
         if options.gpu is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = str(options.gpu)
             # NVML counts like this; CUDA alone would put the fastest card first
@@ -111,6 +112,7 @@ class Worker:
             self._lots.begin,
             self._lots.measure_case,
             self._lots.finish,
+            self._lots.drop,
         )
         self._consumer.start(self.queues)
         log.info("worker ready", worker=self.id, device=environment.device_name, queues=self.queues)
@@ -147,13 +149,28 @@ class Worker:
         return ChildPool(self._spawner, self._lock_fd, most, still_wanted)
 
     def _beat_forever(self) -> None:
+        away = False
+        beats = 0
         while not self._stopping.wait(self._settings.heartbeat_s):
             lot_id = self._lots.lot_id
             state = "unhealthy" if self._unhealthy else "busy" if lot_id else "idle"
             try:
                 beat(self._database, self.id, state, lot_id)
+                if beats % BEATS_A_LOOK == 0:
+                    require_current_schema(self._database)
+            except SetupError as error:
+                if isinstance(error.__cause__, sa.exc.DBAPIError):
+                    continue
+                log.error("this worker ends", reason=error.message)
+                self._stopping.set()
             except (sa.exc.SQLAlchemyError, LossbenchError) as error:
-                log.warning("heartbeat not stored", error=str(error).splitlines()[0])
+                if not away:
+                    log.warning("heartbeat not stored", error=first_line(error))
+                away = True
+            else:
+                if away:
+                    log.info("heartbeat stored again")
+                away, beats = False, beats + 1
 
     def wait(self) -> None:
         """Block until `request_stop`, or until the queues are empty when draining."""
@@ -172,8 +189,13 @@ class Worker:
         waiting = sa.select(LotRow.id).where(
             LotRow.state == LotState.QUEUED.value, LotRow.queue.in_(list(self.queues))
         )
-        with self._database.reading() as session:
-            return session.scalar(waiting.limit(1)) is not None
+        try:
+            with self._database.reading() as session:
+                return session.scalar(waiting.limit(1)) is not None
+        except sa.exc.SQLAlchemyError as error:
+            if passes_by_itself(error):
+                return True  # nobody knows yet
+            raise
 
     def request_stop(self) -> None:
         """Make `wait` return; safe from a signal handler."""
@@ -186,8 +208,11 @@ class Worker:
         self._spawner.close()
         if self._unhealthy is None:
             self._consumer.stop()
-        with self._database.transaction() as session:
-            set_worker_state(session, self.id, "gone", "stopped")
+        try:
+            with self._database.transaction() as session:
+                set_worker_state(session, self.id, "gone", STOPPED)
+        except sa.exc.SQLAlchemyError as error:
+            log.warning("left without saying so", error=first_line(error))
         self._database.close()
         os.close(self._lock_fd)
 

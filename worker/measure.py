@@ -190,6 +190,9 @@ class CaseMeasurer:
         finally:
             if found:
                 found.spent_s += time.monotonic() - began
+        if reply.fatal and reply.outcome is Outcome.OUT_OF_MEMORY:
+            self._lose(seat, process, cell, Ending(reply.outcome, reply.reason or "no reason"))
+            raise _ProcessLostError
         if reply.fatal:
             self._crash(seat, process, cell, reply.reason or "the device context was lost")
             raise _ProcessLostError

@@ -50,6 +50,7 @@ class PointColumns(Record):
     version: tuple[str | None, ...]
     started_at: tuple[datetime, ...]
     outcome: tuple[Outcome, ...]
+    processes: tuple[int, ...]
     latency_ms: tuple[float | None, ...]
     latency_low_ms: tuple[float | None, ...]
     latency_high_ms: tuple[float | None, ...]

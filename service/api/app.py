@@ -5,12 +5,15 @@ from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
+from ..contract.alert import AlertPatch
 from ..contract.job import JobRequest
 from . import (
+    alert_routes,
     catalogue_routes,
     check_routes,
     compare_routes,
@@ -46,6 +49,7 @@ _ROUTES = (
     comparison_routes,
     recommend_routes,
     series_routes,
+    alert_routes,
     view_routes,
     catalogue_routes,
     check_routes,
@@ -116,7 +120,8 @@ def create_api(context: ServiceContext, problem_page: ProblemPage | None = None)
     install_problem_handlers(app)
     for module in _ROUTES:
         app.include_router(module.router)
-    install_openapi(app, [JobRequest, ResultPatch, TokenRequest, ViewRequest], _guard(context))
+    bodies: list[type[BaseModel]] = [JobRequest, ResultPatch, TokenRequest, ViewRequest, AlertPatch]
+    install_openapi(app, bodies, _guard(context))
     app.state.query_names = query_names(app.openapi())
     return app
 

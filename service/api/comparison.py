@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -21,9 +21,10 @@ from ..contract.plan import refuse, resolve_contender
 from ..contract.result import OutputErrorView
 from ..contract.words import Grade, Outcome
 from ..store.comparisons import HeadToHead
-from ..store.result_pages import BriefRun, SideError, SideRow, newest_runs, side_rows
+from ..store.result_pages import BriefRun, SideError, SideRow, newest_kept, side_rows
 from ..store.results import ResultFilter
 from .head_to_head import Meetings, judged, meeting_of, meetings_of, over_all
+from .mean_ratio import Pair, Ratio, mean_of_pairs
 from .paging import encode_cursor
 from .records import CandidateCell, CandidateSummary, CompareRow, Comparison, Contestant, Side
 
@@ -35,14 +36,6 @@ Key = tuple[str, int, int, int, str, str]
 """Order of the rows: device, hidden, vocab, tokens, case, pass."""
 KEY_TYPES: tuple[type, ...] = (str, int, int, int, str, str)
 Runs = Mapping[Key, BriefRun]
-
-
-class Ratio(NamedTuple):
-    """A ratio of times with its 95 % interval. Plain: a comparison makes tens of thousands."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 _ONE = Ratio(1.0, 1.0, 1.0)
@@ -70,7 +63,7 @@ def load_entrant(
         message = f"{text[:200]!r} is not a contender such as flce or liger@0.8.5"
         raise InvalidRequestError([Fault(where, "bad_contender", message)]) from error
     used, faults = resolve_contender(asked, catalogue, where)
-    rows = newest_runs(session, used, wanted, MOST_CASES + 1)
+    rows = newest_kept(session, used, wanted, MOST_CASES + 1)
     if len(rows) > MOST_CASES:
         message = f"{used} has results on more than {MOST_CASES} cases; narrow with filters"
         raise InvalidRequestError([Fault(where, "too_many_cases", message)])
@@ -139,36 +132,31 @@ def _outcomes(runs: Runs) -> dict[Outcome, int]:
 
 
 def _summary(base: Entrant, candidate: Entrant) -> CandidateSummary:
-    common = [key for key in candidate.runs if key in base.runs]
-    both_ok = [
-        key
-        for key in common
-        if base.runs[key].outcome == candidate.runs[key].outcome == Outcome.OK.value
+    # one look at each key: a page of thousands spends its time in their hashes
+    common = [
+        (under, over, meeting_of(candidate.meetings, under, over))
+        for key, over in candidate.runs.items()
+        if (under := base.runs.get(key)) is not None
     ]
-    met = {
-        key: meeting_of(candidate.meetings, base.runs[key], candidate.runs[key]) for key in common
-    }
-    ratios = [_related(base.runs[key], candidate.runs[key], met[key]) for key in both_ok]
-    verdict, verdict_note = over_all(list(met.values()))
-    mean = geometric_mean([ratio for ratio, _ in ratios if ratio is not None])
+    pairs = [pair for pair in common if pair[0].outcome == pair[1].outcome == Outcome.OK.value]
+    counted, mean = mean_of_pairs(pairs)
+    verdict, verdict_note = over_all([meeting for _, _, meeting in common])
     return CandidateSummary(
-        **_contestant(candidate, _candidate_note(base, candidate, both_ok)).model_dump(),
-        common_cases=sum(ratio is not None for ratio, _ in ratios),
+        **_contestant(candidate, _candidate_note(candidate, pairs)).model_dump(),
+        common_cases=counted,
         geometric_mean_ratio=mean.value if mean else None,
         geometric_mean_low=mean.low if mean else None,
         geometric_mean_high=mean.high if mean else None,
-        inexact_cases=sum(candidate.runs[key].grade in _INEXACT for key in both_ok),
+        inexact_cases=sum(over.grade in _INEXACT for _, over, _ in pairs),
         verdict=verdict,
         verdict_note=verdict_note,
     )
 
 
-def _candidate_note(base: Entrant, candidate: Entrant, both_ok: Sequence[Key]) -> str | None:
+def _candidate_note(candidate: Entrant, pairs: Sequence[Pair]) -> str | None:
     if not candidate.runs:
         return f"{candidate.used} has no result here"
-    apart = sum(
-        base.runs[key].protocol_version != candidate.runs[key].protocol_version for key in both_ok
-    )
+    apart = sum(under.protocol_version != over.protocol_version for under, over, _ in pairs)
     if not apart:
         return None
     return f"no ratio on {apart} common case(s): measured by two versions of the protocol"
@@ -235,17 +223,6 @@ def _quotient(over: Ratio, under: Ratio) -> Ratio:
     widths = (_half_width(over), _half_width(under))
     width = None if widths[0] is None or widths[1] is None else math.hypot(widths[0], widths[1])
     return _around(math.log(over.value) - math.log(under.value), width)
-
-
-def geometric_mean(ratios: Sequence[Ratio]) -> Ratio | None:
-    """Geometric mean; bounds only where every ratio has some. None of nothing."""
-    if not ratios:
-        return None
-    mean = sum(math.log(ratio.value) for ratio in ratios) / len(ratios)
-    widths = [_half_width(ratio) for ratio in ratios]
-    known = [width for width in widths if width is not None]
-    bounded = len(known) == len(widths)
-    return _around(mean, math.hypot(*known) / len(ratios) if bounded else None)
 
 
 def _row(

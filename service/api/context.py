@@ -11,11 +11,13 @@ import structlog
 from ..contract.catalogue import Catalogue, load_catalogue, with_offers
 from ..settings import Settings
 from ..store.database import Database, upgrade_schema
+from ..store.idempotency import IdempotencyKeys
 from ..store.jobs import Jobs
 from ..store.overviews import prune_idempotency
 from ..store.queue import LotQueue, migrate_queue
 from ..store.reaper import Reaper
 from ..store.workers import offered_kernels
+from .alert_watch import AlertWatch
 from .event_hub import EventHub
 from .event_stream import JobEvents
 from .metrics import Metrics
@@ -53,6 +55,7 @@ class ServiceContext:
         self.hub = EventHub(database, settings.max_streams)
         self.events = JobEvents(database, self.hub)
         self.submission = Submission(database, self.jobs, catalogue, Limits.of(settings))
+        self.alerts = AlertWatch(settings, database, self.submission, catalogue)
         self.metrics.streams.set_function(lambda: self.hub.streams)
         self._reaper = Reaper(database, queue, settings.stale_after_s, settings.max_attempts)
         self._stopping = threading.Event()
@@ -79,14 +82,17 @@ class ServiceContext:
         if self._thread is not None:
             return
         self._stopping.clear()
+        IdempotencyKeys(self.database).abandon_all()
         self.hub.start()
         self._round_at = time.monotonic()
         self._thread = threading.Thread(target=self._reap, name="reaper", daemon=True)
         self._thread.start()
+        self.alerts.start()
 
     def stop(self) -> None:
         """End every event stream and the threads. Safe to call again."""
         self._stopping.set()
+        self.alerts.stop()
         self.hub.stop()
         thread, self._thread = self._thread, None
         if thread is not None:

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..contract.catalogue import Catalogue
+from ..contract.lineage import names_of
 from ..contract.words import Flag, Grade, Outcome
 from ..store.aggregates import Brief, Newest, NewestKey, within_grade
+from ..store.results import ResultFilter
 from .aggregate_records import Front, FrontPoint, Fronts, MapCell, MapEntry, ShapeMap, Slice
 from .recommendation import shape_free
 
@@ -16,6 +19,14 @@ MOST_SLICES = 50
 MOST_ENTRIES = 2000
 """Results shown by one map."""
 Worst = Mapping[str, tuple[str, float]]
+
+
+def with_all_names(wanted: ResultFilter, catalogue: Catalogue) -> ResultFilter:
+    """The filter with every name that the kernels it names were stored under."""
+    if not wanted.kernel:
+        return wanted
+    names = [name for asked in wanted.kernel for name in names_of(asked, catalogue)]
+    return wanted.model_copy(update={"kernel": list(dict.fromkeys(names))})
 
 
 def _entry(row: Brief, worst_grade: Grade) -> dict[str, Any]:
@@ -96,21 +107,24 @@ def _slice(key: tuple[str, str, str], results: int) -> Slice:
 
 def _cell(rows: Sequence[Brief], worst_grade: Grade) -> MapCell:
     """One shape. Only contenders over the baseline that most share can be set side by side."""
-    shared = Counter(row.baseline for row in rows if row.over_baseline is not None)
+    ratios = {row.id: row.over_baseline for row in rows}
+    shared = Counter(row.baseline for row in rows if ratios[row.id] is not None)
     baseline = max(shared, key=lambda name: (shared[name], name)) if shared else None
-    ranked = sorted(
-        rows,
-        key=lambda row: (
-            not _wins(row, baseline, worst_grade),
-            row.over_baseline is None,
-            row.over_baseline.value if row.over_baseline else 0.0,
-            row.label,
-        ),
-    )
-    winners = [row for row in ranked if _wins(row, baseline, worst_grade)]
+
+    def wins(row: Brief) -> bool:
+        ranked = ratios[row.id] is not None and row.baseline == baseline
+        return ranked and row.may_win and within_grade(row.grade, worst_grade)
+
+    def rank(row: Brief) -> tuple[bool, bool, float, str]:
+        ratio = ratios[row.id]
+        return row.id not in won, ratio is None, ratio.value if ratio else 0.0, row.label
+
+    won = {row.id for row in rows if wins(row)}
+    ranked = sorted(rows, key=rank)
+    winners = [row for row in ranked if row.id in won]
     told_apart: bool | None = None
     if len(winners) > 1:
-        first, second = winners[0].over_baseline, winners[1].over_baseline
+        first, second = ratios[winners[0].id], ratios[winners[1].id]
         told_apart = first.is_below(second) if first and second else None
     return MapCell(
         tokens=rows[0].tokens,
@@ -122,11 +136,6 @@ def _cell(rows: Sequence[Brief], worst_grade: Grade) -> MapCell:
         told_apart=told_apart,
         entries=tuple(MapEntry(**_entry(row, worst_grade)) for row in ranked),
     )
-
-
-def _wins(row: Brief, baseline: str | None, worst_grade: Grade) -> bool:
-    ranked = row.over_baseline is not None and row.baseline == baseline
-    return ranked and row.may_win and within_grade(row.grade, worst_grade)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ..contract.errors import ConflictError, Fault, InvalidRequestError
 from ..contract.plan import nearest
 from ..contract.result import Result
 from ..contract.words import Dtype, Outcome, Pass, Recipe
+from ..store.alerts import drop_result
 from ..store.job_results import RESULT_FIELDS, result_fields
 from ..store.result_ids import SORTABLE, Order, Place, page_ids
 from ..store.results import ResultFilter, get_run, get_samples, invalidate_run
@@ -215,8 +216,10 @@ def invalidate_result(
     body: Annotated[Body[ResultPatch], Depends(body_of(ResultPatch))],
     context: Context,
 ) -> Result:
-    """Take a result out of use, with the reason. Nothing is deleted."""
+    """Take a result out of use, with the reason. Nothing is deleted; alerts lose its cases."""
     with context.database.transaction() as session:
         if get_run(session, result_id).invalidated_at is not None:
             raise ConflictError(f"result {result_id} is invalidated already")
-        return result_view(invalidate_run(session, result_id, body.value.invalid_reason))
+        run = invalidate_run(session, result_id, body.value.invalid_reason)
+        drop_result(session, result_id)
+        return result_view(run)

@@ -15,17 +15,29 @@ from ..store.permalinks import Selected, count_now
 from ..store.results import ResultFilter
 from .compare_routes import MOST_CANDIDATES
 from .faults import faults_of
+from .maps import with_all_names
 from .result_routes import Filters, Text
+from .series_routes import MapQuery
 
 COMPARE, RESULTS = "/compare", "/results"
-PATHS = (COMPARE, RESULTS)
+SHAPES, PARETO, HISTORY = "/shapes", "/pareto", "/history"
+PATHS = (COMPARE, RESULTS, SHAPES, PARETO, HISTORY)
 """Pages that a permalink can be of."""
 
 
 class ResultsView(Filters):
-    """Filters of a list of results."""
+    """Filters of a list of results, and of the history over versions."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class ShapesView(MapQuery):
+    """Filters of the map, the settings shown, and the fields of the question what to use."""
+
+    settings: Text | None = None
+    model: Text | None = None
+    need_tokens: Text | None = None
+    max_workspace: Annotated[str | None, Field(max_length=40)] = None
 
 
 class CompareView(Filters):
@@ -37,6 +49,15 @@ class CompareView(Filters):
     cand: Annotated[list[Text], Field(min_length=1, max_length=MOST_CANDIDATES)]
 
 
+_MODELS: Mapping[str, type[Filters]] = {
+    COMPARE: CompareView,
+    RESULTS: ResultsView,
+    SHAPES: ShapesView,
+    PARETO: MapQuery,
+    HISTORY: ResultsView,
+}
+
+
 @dataclass(frozen=True)
 class SavedView:
     """A checked view: what it is of, and its query with every contender's version written out."""
@@ -46,6 +67,8 @@ class SavedView:
     selected: Selected
     contenders: tuple[str, ...] = ()
     """Of a comparison: the base, then the candidates."""
+    asked: Filters | None = None
+    """The parameters as the page reads them."""
     doubts: tuple[tuple[Fault, ...], ...] = ()
     """What the catalogue has against each of them; it counts only where nothing is stored."""
 
@@ -58,11 +81,15 @@ def read_view(path: str, query: Mapping[str, Sequence[str]], catalogue: Catalogu
         )
         raise UnknownNameError([Fault("/path", "unknown_view", message)])
     given = {name: list(values) for name, values in query.items()}
-    model: type[Filters] = CompareView if path == COMPARE else ResultsView
-    filters = _validated(model, given)
+    filters = _validated(_MODELS[path], given)
     wanted = filters.wanted()
+    if path in (SHAPES, PARETO):
+        # neither draws what was imported
+        wanted = wanted.model_copy(update={"imported": False})
+    if path in (SHAPES, PARETO, HISTORY):
+        wanted = with_all_names(wanted, catalogue)
     if not isinstance(filters, CompareView):
-        return SavedView(path, given, Selected(wanted))
+        return SavedView(path, given, Selected(wanted), asked=filters)
     places = ["/query/base", *(f"/query/cand/{index}" for index in range(len(filters.cand)))]
     asked = zip([filters.base, *filters.cand], places, strict=True)
     resolved = [_resolved(text, catalogue, place) for text, place in asked]
@@ -70,7 +97,7 @@ def read_view(path: str, query: Mapping[str, Sequence[str]], catalogue: Catalogu
     texts = tuple(side.text for side in sides)
     given |= {"base": list(texts[:1]), "cand": list(texts[1:])}
     doubts = tuple(faults for _, faults in resolved)
-    return SavedView(path, given, Selected(wanted, sides), texts, doubts)
+    return SavedView(path, given, Selected(wanted, sides), texts, filters, doubts)
 
 
 def _validated(model: type[Filters], given: Mapping[str, Sequence[str]]) -> Filters:

@@ -24,7 +24,7 @@ from .aggregate_records import (
 )
 from .answers import tagged
 from .dependencies import READING, Context
-from .maps import fronts, plan_fronts, plan_map, shape_map
+from .maps import fronts, plan_fronts, plan_map, shape_map, with_all_names
 from .paging import PageQuery, cut_page, decode_cursor, encode_cursor, next_link
 from .problems import problem_docs
 from .records import Moment
@@ -53,14 +53,6 @@ class PointsQuery(PageQuery):
     include_invalid: bool = False
 
 
-def _with_all_names(wanted: ResultFilter, catalogue: Catalogue) -> ResultFilter:
-    """The filter with every name that the kernels it names were stored under."""
-    if not wanted.kernel:
-        return wanted
-    names = [name for asked in wanted.kernel for name in names_of(asked, catalogue)]
-    return wanted.model_copy(update={"kernel": list(dict.fromkeys(names))})
-
-
 def _renames(catalogue: Catalogue) -> dict[str, str]:
     aliases = {alias for row in catalogue.kernels.values() for alias in row.aliases}
     today = {alias: current_name(alias, catalogue) for alias in sorted(aliases)}
@@ -78,7 +70,7 @@ def get_series(
     """
     before = decode_cursor(SERIES, query.cursor, [str])[0] if query.cursor else None
     catalogue = context.catalogue
-    wanted = _with_all_names(query.wanted(), catalogue)
+    wanted = with_all_names(query.wanted(), catalogue)
     with context.database.reading() as session:
         rows, complete = series_page(session, wanted, _renames(catalogue), before, query.limit + 1)
     shown, cursor = cut_page(
@@ -169,7 +161,7 @@ def get_shape_map(
     A map is of one device, pass, dtype and set of options: the one with the most results is shown,
     `slices` names the others.
     """
-    wanted = _with_all_names(query.wanted(), context.catalogue)
+    wanted = with_all_names(query.wanted(), context.catalogue)
     with context.database.reading() as session:
         plan = plan_map(newest_keys(session, wanted))
         rows = briefs_of(session, plan.run_ids)
@@ -179,7 +171,7 @@ def get_shape_map(
 @router.get("/pareto", response_model=Fronts, responses=problem_docs())
 def get_pareto(request: Request, query: Annotated[MapQuery, Query()], context: Context) -> Response:
     """Memory against time of every contender, case by case, with the front marked."""
-    wanted = _with_all_names(query.wanted(), context.catalogue)
+    wanted = with_all_names(query.wanted(), context.catalogue)
     with context.database.reading() as session:
         plan = plan_fronts(newest_keys(session, wanted))
         rows = briefs_of(session, plan.run_ids)

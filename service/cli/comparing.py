@@ -95,27 +95,28 @@ def compare(
     """
     from .gate import Gate, require_a_baseline
 
-    gate = Gate(_fail_words(fail_on), read_budgets(suite) if suite else [])
+    gate = Gate(fail_words(fail_on), read_budgets(suite) if suite else [])
     style = _style(output_format, as_json)
     more = more_fields(dtype, pass_, option, processes)
     more |= {"kind": JobKind.COMPARE.value, "max_processes": max_processes}
     request = make_request(suite, [base, candidate], shape, more)
     if reuse and local:
         raise InvalidRequestError("--reuse needs a service: with --local nothing is stored")
-    rows = _rows_here(request, gpu) if local else _rows(request, url, reuse, style == "table")
+    rows = rows_here(request, gpu) if local else rows_of(request, url, reuse, style == "table")
     gate.show(rows, style)
     require_a_baseline(rows)
     sys.exit(0 if gate.passes(rows) else 1)
 
 
-def _rows_here(request: JobRequest, gpu: int | None) -> "list[Compared]":
+def rows_here(request: JobRequest, gpu: int | None) -> "list[Compared]":
+    """Measure on this machine, without a service."""
     from ..plots.verdicts import compared
 
     measured = measure_here(request, gpu)
     return compared(measured.pairs, measured.comparisons)
 
 
-def _rows(request: JobRequest, url: str | None, reuse: bool, name_it: bool) -> "list[Compared]":
+def rows_of(request: JobRequest, url: str | None, reuse: bool, name_it: bool) -> "list[Compared]":
     """Stored verdicts where they are asked for and there, and a job for the rest."""
     from .following import client_for
     from .reusing import stored_rows
@@ -148,7 +149,7 @@ def _style(output_format: str, as_json: bool) -> str:
     return style
 
 
-def _fail_words(text: str | None) -> frozenset[str] | None:
+def fail_words(text: str | None) -> frozenset[str] | None:
     """The words of `--fail-on`, None where it is not given. Raises InvalidRequestError."""
     if text is None:
         return None

@@ -19,16 +19,23 @@ app = typer.Typer(help="Upgrade, back up, copy, prune; move results.", no_args_i
 
 
 @app.command()
-def upgrade() -> None:
+def upgrade(
+    with_roles: Annotated[
+        bool, typer.Option("--roles", help="Then do what `lossbench db roles` does.")
+    ] = False,
+) -> None:
     """Bring the schema up to date; safe to call again.
 
     Example: `lossbench db upgrade`
     """
     from ..store.queue import migrate_queue
+    from ..store.roles import SERVICE_ROLE, WORKER_ROLE, grant_roles
 
     database = Database.from_settings(Settings())
     revision = upgrade_schema(database)
     migrate_queue(database)
+    if with_roles:
+        grant_roles(database, SERVICE_ROLE, WORKER_ROLE)
     console.print(f"schema is at {revision}: {database.engine.url.render_as_string()}")
 
 
@@ -90,6 +97,36 @@ def copy(
     print_table("Copied", ("table", "rows", "hash of the rows"), rows)
     if done.lots_open:
         console.print(f"{done.lots_open} lots of open jobs wait for a worker of the target")
+
+
+@app.command()
+def roles(
+    service: Annotated[str, typer.Option(help="Role that the service connects as.")] = (
+        "lossbench_service"
+    ),
+    worker: Annotated[str, typer.Option(help="Role that workers connect as.")] = (
+        "lossbench_worker"
+    ),
+    show: Annotated[bool, typer.Option("--show", help="Print the SQL and change nothing.")] = False,
+) -> None:
+    """Give the roles of a PostgreSQL fleet what they need, and no more.
+
+    Run it as the owner of the tables, behind each `lossbench db upgrade`; both roles must exist.
+
+    Example: `lossbench db roles --service lossbench_service --worker lossbench_worker`
+    """
+    from ..store.roles import grant_roles, grants
+
+    if show:
+        for statement in grants(service, worker):
+            console.print(f"{statement};", highlight=False, soft_wrap=True)
+        return
+    database = Database.from_settings(Settings())
+    try:
+        statements = grant_roles(database, service, worker)
+    finally:
+        database.close()
+    console.print(f"{service} and {worker} have their rights ({len(statements)} statements)")
 
 
 @app.command()

@@ -7,6 +7,8 @@ import typer
 
 from ..contract.errors import LossbenchError, SetupError
 from . import (
+    alerts,
+    bisecting,
     checks,
     comparing,
     databases,
@@ -15,6 +17,7 @@ from . import (
     kernels,
     listing,
     measuring,
+    new_releases,
     pruning,
     recommending,
     serving,
@@ -35,11 +38,14 @@ serving.register(app)
 measuring.register(app)
 recommending.register(app)
 comparing.register(app)
+bisecting.register(app)
 listing.register(app)
 importing.register(app)
 checks.register(kernels.app)
 pruning.register(kernels.app)
+new_releases.register(kernels.app)
 app.add_typer(kernels.app, name="kernels")
+app.add_typer(alerts.app, name="alerts")
 app.add_typer(databases.app, name="db")
 app.add_typer(exports.app, name="export")
 app.add_typer(tokens.app, name="token")

@@ -109,6 +109,8 @@ class WorkerProcess:
             LOSSBENCH_DATABASE_URL=settings.database_url or "",
             PYTHONSAFEPATH="1",
         )
+        # it is in the URL by now
+        variables.pop("LOSSBENCH_DATABASE_URL_FILE", None)
         command = [sys.executable, "-P", "-m", "lossbench.service.cli.main", "worker"]
         # a session of its own: Ctrl-C reaches the service first, which then ends the worker
         self._process = subprocess.Popen(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..contract.words import Pass
 from . import text, theme
+from .case_labels import case_labels
 from .panels import Axes, Stack
 from .shape_map import FASTER, SLOWER
 
@@ -32,15 +33,18 @@ class Bar(NamedTuple):
     """Whether the candidate's error counts."""
 
 
-def diverging(bars: Sequence[Bar], base: str, candidate: str, without: int = 0) -> dict[str, Any]:
+def diverging(
+    bars: Sequence[Bar], base: str, candidate: str, without: int = 0, where: str = ""
+) -> dict[str, Any]:
     """Horizontal bars on a log axis around 1; whiskers are 95 % intervals.
 
-    `without`: cases that have no ratio, which a note counts.
+    `without`: cases that have no ratio, which a note counts. `where`: a device, said in a note.
     """
     ordered = sorted(bars, key=lambda bar: (bar.ratio, bar.label))
     half = MOST_BARS // 2
     shown = ordered if len(ordered) <= MOST_BARS else [*ordered[:half], *ordered[-half:]]
-    notes = ["▼ less, ▲ more time than the base · whiskers: 95 %"]
+    notes = [f"on {html.escape(where)}"] if where else []
+    notes.append("▼ less, ▲ more time than the base · whiskers: 95 %")
     if len(shown) < len(ordered):
         notes.append(f"the {len(shown)} most changed of {len(ordered)} cases")
     if without:
@@ -49,7 +53,9 @@ def diverging(bars: Sequence[Bar], base: str, candidate: str, without: int = 0) 
     if not shown:
         return stack.figure()
     span = max(LEAST_SPAN, *(abs(math.log2(end)) for bar in shown for end in _ends(bar))) * 1.35
-    axes = stack.add("each bar: one case", [_broken(bar.label) for bar in shown], _ratio_axis(span))
+    cases = case_labels([bar.label for bar in shown])
+    heading = f"each bar: one case, {cases.shared}".rstrip(", ")
+    axes = stack.add(heading, cases.lines, _ratio_axis(span))
     _bars(stack, axes, shown)
     stack.trace(
         axes,
@@ -76,7 +82,7 @@ def _ratio_axis(span: float) -> dict[str, Any]:
         "tickmode": "array",
         "tickvals": [math.log2(tick) for tick in ticks],
         "tickangle": 0,
-        "ticktext": [text.ratio(tick) for tick in ticks],
+        "ticktext": [f"{tick:g}×" for tick in ticks],
     }
 
 
@@ -103,12 +109,6 @@ def _bars(stack: Stack, axes: Axes, shown: Sequence[Bar]) -> None:
     )
 
 
-def _broken(label: str) -> str:
-    """A case on two lines: shape, then dtype, options and pass."""
-    parts = html.escape(label).split("-", 3)
-    return "-".join(parts[:3]) + f"<br>{parts[3]}" if len(parts) == 4 else html.escape(label)
-
-
 def _beside(bar: Bar) -> float:
     """Where the words of a bar start: at 1, or behind a whisker that crosses it."""
     logs = [math.log2(end) for end in _ends(bar)]
@@ -120,7 +120,15 @@ def _ends(bar: Bar) -> tuple[float, ...]:
 
 
 def _ticks(span: float) -> list[float]:
-    for ticks in ([0.25, 0.5, 1, 2, 4], [0.5, 0.7, 1, 1.4, 2], [0.8, 1, 1.25], [0.9, 1, 1.1]):
+    # three, so that their words do not meet on a phone
+    for ticks in (
+        [0.25, 1, 4],
+        [0.5, 1, 2],
+        [0.7, 1, 1.4],
+        [0.8, 1, 1.25],
+        [0.9, 1, 1.1],
+        [0.95, 1, 1.05],
+    ):
         if math.log2(ticks[-1]) <= span:
             return [float(tick) for tick in ticks]
     return [0.98, 1.0, 1.02]

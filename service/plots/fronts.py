@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ..contract.words import Flag, Grade, Outcome, Pass
 from . import text, theme
 from .panels import PASS_WORDS
-from .pareto import LEGEND, Mark, draw_front, inexact_words, tempting
+from .pareto import FAST, LEGEND, Mark, draw_front, inexact_words, tempting
 from .planes import Planes
 
 
@@ -144,6 +144,24 @@ def front_sentence(front: CaseFront) -> str:
         named.setdefault(words, []).append(label)
     parts += [f"{words.capitalize()}: {', '.join(labels)}." for words, labels in named.items()]
     return " ".join(parts)
+
+
+def inexact_sentence(fronts: Sequence[CaseFront]) -> str:
+    """Over several fronts: which contenders are fast, or small, but inexact, and where."""
+    named: dict[str, dict[str, int]] = {}
+    for front in fronts:
+        for label, words in inexact_on(front).items():
+            counts = named.setdefault(words, {})
+            counts[label] = counts.get(label, 0) + 1
+    said = [
+        f"{words.capitalize()}: "
+        + ", ".join(f"{label} in {count} of {len(fronts)}" for label, count in found.items())
+        + "."
+        for words, found in sorted(named.items())
+    ]
+    if FAST not in named:
+        said.insert(0, "No contender is fast but inexact here.")
+    return " ".join(said)
 
 
 def _numbers(point: Point) -> str:

@@ -4,6 +4,7 @@ import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ..contract.words import Flag, Grade, Outcome
@@ -36,6 +37,7 @@ class LineagePoint(NamedTuple):
     grade: str | None = None
     flags: tuple[str, ...] = ()
     baseline: str = ""
+    environment_id: str = ""
 
     @property
     def name(self) -> str:
@@ -84,7 +86,7 @@ def lineage_figure(lineages: Sequence[Lineage], where: str) -> dict[str, Any]:
     notes = [
         html.escape(where),
         "line: newest result of each version · band: its 95 %",
-        "faint: older results of a version",
+        "faint: older results · dashed: environment changed",
     ]
     kernels: dict[str, list[Lineage]] = {}
     for lineage in lineages:
@@ -128,6 +130,7 @@ def _row(planes: Planes, kernel: str, members: Sequence[Lineage]) -> None:
             x_axis,
             axis(panel.title, highest, UP_STANDOFF),
         )
+        _environments(planes, axes, members, place, highest * HEADROOM)
         for index, lineage in enumerate(members):
             _line(planes, axes, (lineage, LAST_PLACES[index % 2]), panel, place)
         gaps = [
@@ -137,6 +140,30 @@ def _row(planes: Planes, kernel: str, members: Sequence[Lineage]) -> None:
             if panel.value(point) is None
         ]
         planes.words(axes, (max(0.5, len(versions) - 0.5), highest * HEADROOM), gaps)
+
+
+def _environments(
+    planes: Planes, axes: Axes, members: Sequence[Lineage], place: dict[str, int], top: float
+) -> None:
+    """A rule between two versions where another environment measured the later one."""
+    at = sorted(
+        {
+            (place[before.name] + place[after.name]) / 2
+            for lineage in members
+            for before, after in pairwise(lineage.newest)
+            if before.environment_id != after.environment_id
+        }
+    )
+    if at:
+        planes.trace(
+            axes,
+            mode="lines",
+            name="environment changed",
+            x=[end for x in at for end in (x, x, None)],
+            y=[end for _ in at for end in (0, top, None)],
+            line={"color": theme.NEUTRAL, "dash": "dash", "width": 1},
+            hoverinfo="skip",
+        )
 
 
 def _line(

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..contract.result import JobView
+from ..contract.result import JobView, Result
+from . import text
 from .report import ReportRow, ReportTable
 
 HEADINGS = (
@@ -17,6 +18,38 @@ HEADINGS = (
     "grade",
     "flags",
 )
+
+
+RESULT_HEADINGS = (
+    "result", "contender", "case", "device", "outcome", "time, ms", "vs baseline (95 %)",
+    "workspace", "grade", "flags",
+)  # fmt: skip
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as Markdown; pipes and newlines in cells are taken care of."""
+    return "\n".join([_line(headings), _line(["---"] * len(headings)), *map(_line, rows)]) + "\n"
+
+
+def results_markdown(results: Sequence[Result]) -> str:
+    """A list of results as a table."""
+    return markdown_table(RESULT_HEADINGS, [_result_cells(result) for result in results])
+
+
+def _result_cells(result: Result) -> list[str]:
+    bounds = text.interval(result.ratio_low, result.ratio_high)
+    return [
+        f"`{result.id}`",
+        f"`{result.label}`",
+        f"`{result.case}`, {result.pass_}",
+        result.device_name,
+        result.outcome.replace("_", " "),
+        text.digits(result.latency_ms),
+        _with_bounds(text.ratio(result.ratio_to_baseline), bounds),
+        text.in_bytes(result.workspace_bytes),
+        str(result.grade or text.NONE),
+        ", ".join(result.flags),
+    ]
 
 
 def job_markdown(job: JobView, tables: Sequence[ReportTable], command: str) -> str:

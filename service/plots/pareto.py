@@ -19,6 +19,7 @@ LEGEND = (
     "line: nothing that counts beats these in both",
     "● exact ■ fair ▲ coarse ✕ poor · dotted: one kernel",
 )
+FAST = "fast but inexact"
 WIDE = 16
 """From this ratio of the largest to the smallest workspace on, the axis is logarithmic."""
 WIDTH_PX = 300.0
@@ -107,7 +108,7 @@ def inexact_words(mark: Mark, marks: Sequence[Mark]) -> str:
     """What a tempting mark is, in words: fast, or small, but inexact."""
     counted = [other for other in marks if other.counts]
     if not counted or mark.time_ms < min(other.time_ms for other in counted):
-        return "fast but inexact"
+        return FAST
     if mark.workspace_bytes < min(other.workspace_bytes for other in counted):
         return "small but inexact"
     return "good but inexact"

@@ -15,7 +15,7 @@ ARM_SYMBOLS = {Arm.CONTENDER: "circle", Arm.BASELINE: "square", Arm.FLOOR: "line
 def samples(blocks: Sequence[SampleBlock]) -> dict[str, Any]:
     """Time per call by call number: one trace per arm, processes one after the other.
 
-    Above 2,000 samples every n-th is drawn, so that the order in time stays visible.
+    Above 2,000 samples the least and the greatest of each stretch are drawn: no outlier is lost.
     """
     layout = theme.base_layout("Samples", ("every timed call, processes side by side",), 320)
     layout |= {
@@ -39,10 +39,22 @@ def _of(arm: Arm, blocks: Sequence[SampleBlock]) -> list[tuple[int, float]]:
     ]
 
 
+def thinned(points: Sequence[tuple[int, tuple[int, float]]]) -> Sequence[Any]:
+    """At most `MAX_POINTS` of them in their order: of each stretch the least and the greatest."""
+    if len(points) <= MAX_POINTS:
+        return points
+    stretch = -(-2 * len(points) // MAX_POINTS)
+    kept = []
+    for start in range(0, len(points), stretch):
+        part = points[start : start + stretch]
+        ends = {min(part, key=lambda p: p[1][1]), max(part, key=lambda p: (p[1][1], p[0]))}
+        kept += sorted(ends)
+    return kept
+
+
 def _trace(arm: Arm, blocks: Sequence[SampleBlock]) -> dict[str, Any]:
     points = list(enumerate(_of(arm, blocks), start=1))
-    step = -(-len(points) // MAX_POINTS)
-    kept = points[::step]
+    kept = thinned(points)
     return {
         "type": "scatter",
         "mode": "markers",

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from ..contract.errors import DatabaseError, SchemaTooNewError
 from ..settings import Settings
+from .kept_runs import INFO, KeptRuns
 
 SQLITE_BUSY_TIMEOUT_S = 30
 WAL_PAGES = 64_000
@@ -90,7 +91,8 @@ class Database:
     def __init__(self, url: str, idle_transaction_s: float = IDLE_TRANSACTION_S) -> None:
         self.url = url
         self.engine = make_engine(url, idle_transaction_s)
-        self._reading = sessionmaker(self.engine, expire_on_commit=False)
+        # what sessions that only read may keep between them
+        self._reading = sessionmaker(self.engine, expire_on_commit=False, info={INFO: KeptRuns()})
         self._writing = sessionmaker(
             self.engine.execution_options(lossbench_writes=True), expire_on_commit=False
         )

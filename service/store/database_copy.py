@@ -19,7 +19,8 @@ from .database import Database, check_schema
 from .events import add_event, now
 from .jobs import UNROUTED
 from .models import Base, CellRow, JobRow, LotRow, WorkerRow
-from .queue import PRIORITY_STEP, LotQueue
+from .queue import LotQueue
+from .turns import place_of
 
 AT_ONCE = 500
 _OPEN = (LotState.QUEUED.value, LotState.RUNNING.value)
@@ -188,7 +189,6 @@ def _resume(session: Session, queue: LotQueue) -> int:
             # the reaper sends it to the first worker that comes
             lot.queue = UNROUTED
         else:
-            place = (lot.queue, job.priority * PRIORITY_STEP + lot.position)
-            queue.enqueue(session, lot.id, lot.attempt, place)
+            queue.enqueue(session, lot.id, lot.attempt, place_of(job, lot))
     session.flush()
     return len(lots)

@@ -82,6 +82,17 @@ class IdempotencyKeys:
             row.created_at = now()
             return Abandoned(str(answer["resource"]))
 
+    def abandon_all(self) -> None:
+        """Say that no request is under way, as when the one service process begins: those that the
+        process before it left open were never answered, and need not be waited for.
+        """
+        with self._database.transaction() as session:
+            session.execute(
+                sa.update(IdempotencyRow)
+                .where(IdempotencyRow.status.is_(None))
+                .values(created_at=now() - IN_FLIGHT)
+            )
+
     def finish(self, owner: str, key: str, answer: StoredAnswer) -> None:
         """Keep the answer for later requests with the same key."""
         with self._database.transaction() as session:

@@ -17,7 +17,8 @@ from .database import Database
 from .events import add_event, now
 from .known import KnownRun
 from .models import CellLogRow, CellRow, JobRow, LotRow
-from .queue import PRIORITY_STEP, LotQueue
+from .queue import LotQueue
+from .turns import next_turns, place_of
 
 UNROUTED = "any"
 """Queue of lots that no worker serves yet; the router moves them when one appears."""
@@ -59,39 +60,36 @@ class Jobs:
         if route != UNROUTED:
             self._queue.ensure(route)
         with self._database.transaction() as session:
-            self._insert_job(session, job_id, plan, token_id)
+            job = self._insert_job(session, job_id, plan, token_id)
             session.flush()
             open_lots = self._insert_cells(session, job_id, plan, known, route)
             add_event(session, job_id, "state", {"state": JobState.QUEUED.value})
-            for lot in open_lots:
-                if route != UNROUTED:
-                    place = (route, plan.request.priority * PRIORITY_STEP + lot.position)
-                    self._queue.enqueue(session, lot.id, lot.attempt, place)
+            self._enqueue(session, job, open_lots)
             if not open_lots:
                 end_job_if_complete(session, job_id)
         return job_id
 
     @staticmethod
-    def _insert_job(session: Session, job_id: str, plan: Plan, token_id: str | None) -> None:
+    def _insert_job(session: Session, job_id: str, plan: Plan, token_id: str | None) -> JobRow:
         request = plan.request
-        session.add(
-            JobRow(
-                id=job_id,
-                kind=request.kind.value,
-                state=JobState.QUEUED.value,
-                request=request.model_dump(mode="json"),
-                labels=request.labels,
-                accelerator=request.accelerator,
-                priority=request.priority,
-                processes=request.processes,
-                timeout_s=request.timeout_s,
-                deadline_at=_deadline(request.deadline_s),
-                cells_total=len(plan.cells),
-                estimated_s=plan.estimated_s,
-                token_id=token_id,
-                created_at=now(),
-            )
+        job = JobRow(
+            id=job_id,
+            kind=request.kind.value,
+            state=JobState.QUEUED.value,
+            request=request.model_dump(mode="json"),
+            labels=request.labels,
+            accelerator=request.accelerator,
+            priority=request.priority,
+            processes=request.processes,
+            timeout_s=request.timeout_s,
+            deadline_at=_deadline(request.deadline_s),
+            cells_total=len(plan.cells),
+            estimated_s=plan.estimated_s,
+            token_id=token_id,
+            created_at=now(),
         )
+        session.add(job)
+        return job
 
     @staticmethod
     def _insert_cells(
@@ -151,8 +149,7 @@ class Jobs:
                 )
             if job.kind == JobKind.COMPARE:
                 cells = _with_other_sides(session, job_id, cells)
-            for lot_id in sorted({cell.lot_id for cell in cells if cell.lot_id}):
-                self._requeue(session, job, lot_id, route)
+            self._requeue(session, job, {cell.lot_id for cell in cells if cell.lot_id}, route)
             for cell in cells:
                 cell.state, cell.outcome, cell.reason = CellState.QUEUED.value, None, None
                 cell.run_id, cell.deaths, cell.visits_done = None, 0, 0
@@ -162,16 +159,25 @@ class Jobs:
             add_event(session, job_id, "state", {"state": job.state})
         return len(cells)
 
-    def _requeue(self, session: Session, job: JobRow, lot_id: str, route: str) -> None:
-        lot = session.get_one(LotRow, lot_id)
-        lot.attempt += 1
-        lot.state, lot.worker_id, lot.queue = LotState.QUEUED.value, None, route
-        session.execute(
-            sa.update(CellRow).where(CellRow.lot_id == lot_id).values(attempt=lot.attempt)
-        )
-        if route != UNROUTED:
-            place = (route, job.priority * PRIORITY_STEP + lot.position)
-            self._queue.enqueue(session, lot.id, lot.attempt, place)
+    def _requeue(self, session: Session, job: JobRow, lot_ids: set[str], route: str) -> None:
+        lots = [session.get_one(LotRow, lot_id) for lot_id in lot_ids]
+        for lot in lots:
+            lot.attempt += 1
+            lot.state, lot.worker_id, lot.queue = LotState.QUEUED.value, None, route
+            session.execute(
+                sa.update(CellRow).where(CellRow.lot_id == lot.id).values(attempt=lot.attempt)
+            )
+        self._enqueue(session, job, lots)
+
+    def _enqueue(self, session: Session, job: JobRow, lots: Sequence[LotRow]) -> None:
+        """Give lots of a job, all on one route, their turns, and put them into its queue."""
+        if not lots:
+            return
+        lots = sorted(lots, key=lambda lot: lot.position)
+        for lot, turn in zip(lots, next_turns(session, job, lots[0].queue, len(lots)), strict=True):
+            lot.turn = turn
+            if lot.queue != UNROUTED:
+                self._queue.enqueue(session, lot.id, lot.attempt, place_of(job, lot))
 
 
 def _with_other_sides(session: Session, job_id: str, cells: list[CellRow]) -> list[CellRow]:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from ..contract.words import CellState, Grade, JobKind, JobState, LotState, Outcome, Pass
+from .alert_models import AlertCaseRow, AlertRow, AlertScanRow
 from .base import AutoId, Base, UtcDateTime, one_of
 from .evidence_models import CheckRow, ComparisonRow, DeviceProofRow
 from .import_models import ImportedRow
@@ -18,6 +19,9 @@ from .permalink_models import PermalinkRow
 from .tally_models import RunTallyRow
 
 __all__ = [
+    "AlertCaseRow",
+    "AlertRow",
+    "AlertScanRow",
     "Base",
     "CellLogRow",
     "CellRow",
@@ -85,6 +89,8 @@ class LotRow(Base):
         sa.UniqueConstraint("job_id", "position"),
         sa.CheckConstraint("attempt >= 1", name="attempt"),
         sa.Index("ix_lots_state_worker_id", "state", "worker_id"),
+        # which lots wait in a queue, and who is next
+        sa.Index("ix_lots_queue_state_turn", "queue", "state", "turn"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -96,6 +102,8 @@ class LotRow(Base):
     worker_id: Mapped[str | None]
     cases: Mapped[list[Any]]
     estimated_s: Mapped[float]
+    turn: Mapped[int] = mapped_column(default=0, server_default="0")
+    """Place among lots of equal priority in the same queue; `turns.py` says which."""
     claimed_at: Mapped[datetime | None]
 
     job: Mapped[JobRow] = relationship(back_populates="lots")

@@ -15,6 +15,7 @@ from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
 from ..contract.contender import Contender
 from ..contract.errors import NotFoundError
 from .events import now
+from .kept_runs import INFO
 from .models import ComparisonRow, PermalinkRow, RunRow
 from .results import ResultFilter, filtered
 
@@ -154,6 +155,7 @@ def see_as_of(session: Session, row: PermalinkRow) -> None:
     Its queries must ask for invalidated results too: those that were valid then are shown.
     """
     moment: datetime = row.created_at
+    session.info.pop(INFO, None)
     fallen = sa.select(RunRow.__table__.c.id).where(RunRow.__table__.c.invalidated_at <= moment)
     stood = [
         sa.or_(side.is_(None), side.not_in(fallen))

@@ -6,21 +6,29 @@ our own table: resuming a workflow would reset DBOS's count. Arguments are plain
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import structlog
 from dbos import DBOS, DBOSClient
 from dbos import Serializer as DbosSerializer
 from sqlalchemy.orm import Session
 
 from ..contract.errors import LotLostError
-from .database import IDLE_TRANSACTION_S, Database
+from .database import IDLE_TRANSACTION_S, KEEPALIVE, Database
 
 APPLICATION_VERSION = "lossbench-1"
 """Fixed: DBOS's default is a hash of the workflow's code, so an upgrade would orphan old lots."""
 WORKFLOW = "measure_lot"
+QUEUE_SCHEMA = "dbos"
+"""Where the queue's own tables are on PostgreSQL."""
 POLLING_S = 0.1
-PRIORITY_STEP = 10_000
+PRIORITY_STEP = 100_000_000
+"""Between two priorities of jobs; a lot's turn is added. DBOS takes up to 2**31 - 1."""
+ALIVE = ("ENQUEUED", "DELAYED", "PENDING")
+"""States of a workflow that waits or runs."""
+
+log = structlog.get_logger("lossbench.queue")
 
 MeasureCase = Callable[[str, int, int], None]
 """(lot id, attempt, case index): measures one case and stores its cells. Raises LotLostError."""
@@ -57,7 +65,11 @@ class _CancelFilter(logging.Filter):
 
 
 def _dbos_url(database: Database) -> str:
-    return database.engine.url.render_as_string(hide_password=False)
+    url = database.engine.url
+    if not database.is_sqlite:
+        # a server that vanished without a word is noticed, as on our own connections
+        url = url.update_query_dict({name: str(value) for name, value in KEEPALIVE.items()})
+    return url.render_as_string(hide_password=False)
 
 
 def workflow_id(lot_id: str, attempt: int) -> str:
@@ -133,6 +145,19 @@ class LotQueue:
         )
         return [(*lot_and_attempt(row.workflow_id), row.executor_id or "") for row in rows]
 
+    def ended(self, lots: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Those of the attempts that the queue will never deliver (again)."""
+        ids = [workflow_id(lot_id, attempt) for lot_id, attempt in lots]
+        if not ids:
+            return []
+        waiting = {
+            row.workflow_id
+            for row in self._client.list_workflows(
+                workflow_ids=ids, status=list(ALIVE), load_input=False, load_output=False
+            )
+        }
+        return [lot for lot, name in zip(lots, ids, strict=True) if name not in waiting]
+
     def depth(self) -> dict[str, int]:
         """Lots waiting, by queue."""
         counts: dict[str, int] = {}
@@ -157,11 +182,15 @@ class LotConsumer:
         begin: Callable[[str, int], int],
         measure_case: MeasureCase,
         finish: Callable[[str, int], None],
+        drop: Callable[[str, int], None],
     ) -> None:
-        """`begin` claims a lot and returns its number of cases; `finish` closes it."""
+        """`begin` claims a lot and returns its number of cases; `finish` closes it; `drop` comes
+        last, however the work on the lot ended.
+        """
         self._database = database
         self._worker_id = worker_id
         self._begin, self._measure_case, self._finish = begin, measure_case, finish
+        self._drop = drop
 
     def start(self, queues: Iterable[str]) -> None:
         """Begin to take lots from these queues, in threads of DBOS."""
@@ -189,7 +218,11 @@ class LotConsumer:
                     measure_case(lot_id, attempt, case_index)
                 finish(lot_id, attempt)
             except LotLostError as lost:
+                log.warning("lot let go", lot=lot_id, attempt=attempt, reason=lost.message)
                 return lost.message
+            finally:
+                # DBOS itself may raise, as when it cannot store that a case is done
+                self._drop(lot_id, attempt)
             return "done"
 
         DBOS.listen_queues(list(queues))

@@ -7,7 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer, selectinload
 
 from ..contract.contender import Contender
-from .models import EnvironmentRow, OutputErrorRow, RunRow
+from .kept_runs import INFO, KeptRuns, State
+from .models import EnvironmentRow, OutputErrorRow, RunRow, RunTallyRow
 from .result_ids import SORTABLE, Order, Place, page_ids
 from .results import ResultFilter, filtered
 
@@ -126,6 +127,29 @@ def newest_runs(
     query = query.where(RunRow.id.in_(_newest_ids(contender, ResultFilter(**others))))
     query = filtered(query, of_case.model_copy(update={"include_invalid": True}))
     return [BriefRun._make(row) for row in session.execute(query.order_by(RunRow.id).limit(most))]
+
+
+def newest_kept(
+    session: Session, contender: Contender, wanted: ResultFilter, most: int
+) -> Sequence[BriefRun]:
+    """`newest_runs`, from what is kept where that is still so."""
+    kept: KeptRuns | None = session.info.get(INFO)
+    # which results a job has changes without a new result, when a stored one answers its cell
+    if kept is None or wanted.job or wanted.label:
+        return newest_runs(session, contender, wanted, most)
+    state, key = _stored_state(session), (contender.text, wanted.model_dump_json(), most)
+    found = kept.look_up(state, key)
+    if found is None:
+        found = newest_runs(session, contender, wanted, most)
+        kept.keep(state, key, found)
+    return found
+
+
+def _stored_state(session: Session) -> State:
+    row = RunTallyRow
+    invalid = sa.func.sum(sa.case((row.invalid, row.results), else_=0))
+    total, fallen = session.execute(sa.select(sa.func.sum(row.results), invalid)).one()
+    return int(total or 0), int(fallen or 0)
 
 
 def _is(contender: Contender) -> list[sa.ColumnElement[bool]]:

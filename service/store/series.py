@@ -128,6 +128,7 @@ POINT_COLUMNS: dict[str, Any] = {
     "version": RunRow.version,
     "started_at": RunRow.started_at,
     "outcome": RunRow.outcome,
+    "processes": RunRow.processes,
     "latency_ms": RunRow.latency_ms,
     "latency_low_ms": RunRow.latency_low_ms,
     "latency_high_ms": RunRow.latency_high_ms,

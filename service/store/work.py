@@ -1,6 +1,7 @@
 """The worker's transactions: claim a lot, report progress, save cells behind a fence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from .database import Database
 from .events import add_event, now
 from .jobs import end_job_if_complete, get_job
 from .models import CellLogRow, CellRow, JobRow, LotRow
+from .persistence import passes_by_itself, persistently
 from .run_rows import NewRun, insert_runs
 
 LOG_BYTES = 256 * 1024
@@ -56,7 +58,7 @@ class CellAnswer:
 
 
 class Work:
-    """What a worker does in the database."""
+    """What a worker does in the database; while that is away, claims and saves wait for it."""
 
     def __init__(self, database: Database, worker_id: str) -> None:
         self._database = database
@@ -64,6 +66,9 @@ class Work:
 
     def begin_lot(self, lot_id: str, attempt: int) -> int:
         """Claim a lot; returns its number of cases. Raises LotLostError."""
+        return persistently(lambda _: self._begin_lot(lot_id, attempt), "claim of a lot")
+
+    def _begin_lot(self, lot_id: str, attempt: int) -> int:
         with self._database.transaction() as session:
             job = self._locked_job_of(session, lot_id)
             claimed = session.execute(
@@ -91,7 +96,15 @@ class Work:
         return get_job(session, job_id, lock=True)
 
     def begin_case(self, lot_id: str, attempt: int, case_index: int) -> CaseTask | None:
-        """Mark a case's open cells as running; None when all have answers already."""
+        """Mark a case's open cells as running; None when all have answers already.
+
+        Raises LotLostError.
+        """
+        return persistently(
+            lambda _: self._begin_case(lot_id, attempt, case_index), "begin of a case"
+        )
+
+    def _begin_case(self, lot_id: str, attempt: int, case_index: int) -> CaseTask | None:
         with self._database.transaction() as session:
             lot = self._held_lot(session, lot_id, attempt)
             rows = list(
@@ -122,24 +135,37 @@ class Work:
                 request=job.request,
             )
 
-    @staticmethod
-    def _held_lot(session: Session, lot_id: str, attempt: int) -> LotRow:
+    def _held_lot(self, session: Session, lot_id: str, attempt: int) -> LotRow:
+        """The lot, which this worker claimed last. An attempt that the queue delivered twice
+        belongs to the worker that came second.
+        """
         lot = session.get(LotRow, lot_id)
-        if lot is None or lot.attempt != attempt or lot.state != LotState.RUNNING:
-            raise LotLostError(f"lot {lot_id} was cancelled or taken over")
+        mine = lot is not None and (lot.attempt, lot.worker_id) == (attempt, self._worker_id)
+        if lot is None or not mine or lot.state != LotState.RUNNING:
+            raise LotLostError(f"lot {lot_id} attempt {attempt} was cancelled or taken over")
         return lot
 
     def still_mine(self, lot_id: str, attempt: int) -> bool:
-        """Whether this attempt still holds the lot: false after a cancel or a take-over."""
-        with self._database.reading() as session:
-            row = session.execute(
-                sa.select(LotRow.attempt, LotRow.state).where(LotRow.id == lot_id)
-            ).one_or_none()
-        return row is not None and row.attempt == attempt and row.state == LotState.RUNNING
+        """Whether this worker still holds the lot: false after a cancel or a take-over.
+
+        True as well where the database does not say: the save will find out.
+        """
+        wanted = sa.select(LotRow.attempt, LotRow.state, LotRow.worker_id)
+        try:
+            with self._database.reading() as session:
+                row = session.execute(wanted.where(LotRow.id == lot_id)).one_or_none()
+        except sa.exc.SQLAlchemyError as error:
+            if passes_by_itself(error):
+                return True
+            raise
+        return row is not None and tuple(row) == (attempt, LotState.RUNNING, self._worker_id)
 
     def report_visits(self, task: CaseTask, visits: dict[int, tuple[int, int]]) -> None:
-        """Store how many visits of each cell are done: {cell id: (done, total)}."""
-        with self._database.transaction() as session:
+        """Store how many visits of each cell are done: {cell id: (done, total)}.
+
+        Left out while the database is away: the next report says more.
+        """
+        with _left_out_while_away(), self._database.transaction() as session:
             for cell_id, (done, total) in visits.items():
                 row = session.get_one(CellRow, cell_id)
                 if row.state != CellState.RUNNING or row.attempt != task.attempt:
@@ -148,8 +174,8 @@ class Work:
                 add_event(session, task.job_id, "cell", cell_event(row))
 
     def note(self, task: CaseTask, text: str) -> None:
-        """Append a line to the job's log stream."""
-        with self._database.transaction() as session:
+        """Append a line to the job's log stream; left out while the database is away."""
+        with _left_out_while_away(), self._database.transaction() as session:
             add_event(session, task.job_id, "log", {"line": text, "worker": self._worker_id})
 
     def save_case(
@@ -162,9 +188,21 @@ class Work:
 
         `comparisons` are those of its cells; their rows name the runs that are stored with them.
         """
+        persistently(lambda again: self._save_case(task, answers, comparisons, again), "save")
+
+    def _save_case(
+        self,
+        task: CaseTask,
+        answers: Sequence[CellAnswer],
+        comparisons: Sequence[ComparisonRecord],
+        again: bool,
+    ) -> None:
         names = {cell.id: (cell.contender, cell.pass_) for cell in task.cells}
         with self._database.transaction() as session:
             get_job(session, task.job_id, lock=True)
+            self._held_lot(session, task.lot_id, task.attempt)
+            if again and self._is_saved(session, task):
+                return
             measured = {answer.cell_id: answer.record for answer in answers if answer.record}
             ids = insert_runs(session, [NewRun(record) for record in measured.values()])
             stored = dict(zip(measured, ids, strict=True))
@@ -174,6 +212,17 @@ class Work:
             for comparison in comparisons:
                 insert_comparison(session, comparison, task.job_id, runs)
             end_job_if_complete(session, task.job_id)
+
+    @staticmethod
+    def _is_saved(session: Session, task: CaseTask) -> bool:
+        """Whether a try whose answer was lost did store the case: nobody else may, while the lot
+        is held.
+        """
+        ids = [cell.id for cell in task.cells]
+        still_open = sa.select(CellRow.id).where(
+            CellRow.id.in_(ids), CellRow.state != CellState.DONE.value
+        )
+        return session.scalar(still_open.limit(1)) is None
 
     @staticmethod
     def _settle(session: Session, task: CaseTask, answer: CellAnswer, run_id: str | None) -> None:
@@ -200,9 +249,24 @@ class Work:
         add_event(session, task.job_id, "cell", cell_event(row))
 
     def finish_lot(self, lot_id: str, attempt: int) -> None:
-        """Close a lot whose cases all have answers."""
+        """Close a lot whose cases all have answers. Raises LotLostError."""
+        persistently(lambda again: self._finish_lot(lot_id, attempt, again), "end of a lot")
+
+    def _finish_lot(self, lot_id: str, attempt: int, again: bool) -> None:
         with self._database.transaction() as session:
+            lot = session.get(LotRow, lot_id)
+            if again and lot is not None and (lot.attempt, lot.state) == (attempt, LotState.DONE):
+                return
             self._held_lot(session, lot_id, attempt).state = LotState.DONE.value
+
+
+@contextmanager
+def _left_out_while_away() -> Iterator[None]:
+    try:
+        yield
+    except sa.exc.SQLAlchemyError as error:
+        if not passes_by_itself(error):
+            raise
 
 
 def cell_event(row: CellRow) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from .models import WorkerRow
 from .results import insert_environment
 
 LIVE = ("idle", "busy")
+STOPPED = "stopped"
+"""Note of a worker that left because it was told to."""
 
 
 def register_worker(

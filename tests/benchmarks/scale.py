@@ -81,9 +81,11 @@ def pages(ids: dict[str, Any]) -> list[Asked]:
         Asked("/shapes", ["/shapes", f"/shapes?gpu={gpu}"], PAGE_MS),
         Asked("/pareto", ["/pareto", f"/pareto?gpu={gpu}"], PAGE_MS),
         Asked("/history", ["/history", "/history?kernel=liger"], PAGE_MS),
+        Asked("/alerts", ["/alerts"], PAGE_MS),
         Asked("/results/{id}", [f"/results/{run}" for run in ids["results"]], PAGE_MS),
         Asked("/machines", ["/machines"], PAGE_MS),
         Asked("/kernels", ["/kernels"], PAGE_MS),
+        Asked("/kernels/{name}", ["/kernels/liger", "/kernels/flce"], PAGE_MS),
     ]
 
 

@@ -1,75 +1,17 @@
 """Every page in a real Chromium: what it shows, that it fits, that it asks nobody else."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
 
+from .looking import PAGES, looks, opened, read
+
 pytestmark = pytest.mark.browser
 
-PAGES: dict[str, Callable[[Any], str]] = {
-    "overview": lambda filled: "/",
-    "new": lambda filled: "/jobs/new",
-    "live": lambda filled: f"/jobs/{filled.live_job}",
-    "report": lambda filled: f"/jobs/{filled.report_job}",
-    "compare": lambda filled: f"/compare?job={filled.report_job}&base=liger@0.8.5&cand=flce",
-    "compare-all": lambda filled: "/compare?base=torch-naive&cand=flce",
-    "shapes": lambda filled: "/shapes?model=llama-3-8b&need_tokens=8192",
-    "pareto": lambda filled: "/pareto",
-    "history": lambda filled: "/history",
-    "machines": lambda filled: "/machines",
-    "kernels": lambda filled: "/kernels",
-}
-LOOKS = [(1400, "light"), (390, "dark")]
 
-
-class Watched:
-    """A browser page with everything it said and everybody it asked."""
-
-    def __init__(self, page: Any, address: str) -> None:
-        self.page, self._address = page, address
-        self.said: list[str] = []
-        self.foreign: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("request", self._asked)
-
-    def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self._address, "data:", "blob:")):
-            self.foreign.append(request.url)
-
-    def drawn(self) -> None:
-        """Wait until every figure is drawn."""
-        undrawn = "() => document.querySelectorAll('[data-figure]:not([data-drawn])').length === 0"
-        self.page.wait_for_function(undrawn, timeout=20_000)
-
-
-@contextmanager
-def opened(chromium: Any, filled: Any, path: str, width: int, scheme: str) -> Iterator[Watched]:
-    """A fresh browser context with one page open."""
-    size = {"width": width, "height": 900}
-    context = chromium.new_context(viewport=size, color_scheme=scheme)
-    try:
-        watched = Watched(context.new_page(), filled.address)
-        watched.page.goto(filled.address + path)
-        yield watched
-    finally:
-        context.close()
-
-
-# the phone's look of pages that share their parts with the map takes 2 s each
-OFTEN = set(PAGES) - {"compare-all", "pareto", "history"}
-LOOKED_AT = [
-    pytest.param(name, *look, marks=[] if name in OFTEN or look == LOOKS[0] else [pytest.mark.slow])
-    for name in PAGES
-    for look in LOOKS
-]
-
-
-@pytest.mark.parametrize(("name", "width", "scheme"), LOOKED_AT)
+@pytest.mark.parametrize(("name", "width", "scheme"), looks(often=True))
 def test_page_is_quiet_local_and_fits(
     chromium: Any, live_service: Any, name: str, width: int, scheme: str
 ) -> None:
@@ -223,13 +165,6 @@ def test_user_text_is_escaped(live_service: Any) -> None:
     assert "<script>alert(1)" not in html
 
 
-def read(filled: Any, path: str) -> str:
-    """The page as somebody without scripts gets it."""
-    answer = httpx.get(filled.address + path)
-    assert answer.status_code == 200, answer.text
-    return answer.text
-
-
 def test_maps_and_histories_read_the_same_without_scripts(live_service: Any) -> None:
     shapes = read(live_service, "/shapes?pass=forward_backward&max_error_grade=fair")
     assert re.search(r'class="heat".*flce.*?0\.941×', shapes, re.DOTALL)
@@ -350,9 +285,10 @@ def test_filters_live_in_the_address_and_keys_lead_to_the_pages(
         page.click(".filters button")
         page.wait_for_url("**/history?*kernel=liger*")
         assert page.input_value("select[name=kernel]") == "liger"
-        page.click("text=Permalink to the results")
+        page.click("button:has-text('Permalink')")
         page.wait_for_url("**/v/*")
-        assert "Permalink" in page.inner_text("main")
+        assert "No newer result matches" in page.inner_text("main")
+        assert page.input_value("select[name=kernel]") == "liger"
         assert watched.said == []
 
 

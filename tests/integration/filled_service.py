@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from lossbench.service.contract.alert import AlertDirection, AlertMetric
 from lossbench.service.contract.check import CaseCheck, CheckRecord
 from lossbench.service.contract.comparison import ComparisonRecord
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.run import Cell
 from lossbench.service.contract.words import Outcome, Pass, Scope, Verdict
+from lossbench.service.store.alert_findings import Found, FoundCase
+from lossbench.service.store.alerts import record
 from lossbench.service.store.checks import insert_check
 from lossbench.service.store.jobs import get_job
 from lossbench.service.store.proofs import ProofKind, insert_proof
@@ -124,6 +127,33 @@ class Filler:
         assert posted.status_code == 201, posted.text
         return str(posted.json()["hash"])
 
+    def alerts(self, count: int) -> list[str]:
+        """Ids of candidates that can be measured again."""
+        found = FoundCase(
+            kernel="liger",
+            metric=AlertMetric.TIME,
+            direction=AlertDirection.WORSE,
+            params="",
+            case="N1024-H512-V4096-bfloat16",
+            pass_="forward_backward",
+            device_name="NVIDIA H200",
+            before_version="0.6.5",
+            after_version="0.8.5",
+            before="0.5× the baseline",
+            after="0.75× the baseline",
+            ratio=1.5,
+            inputs={"method": "release_steps", "ratios": [[0.5, 0.49, 0.51, 3]] * 2},
+        )
+        made = []
+        with self._service.context.database.transaction() as session:
+            for _ in range(count):
+                (alert,) = record(session, Found([found], tests=[0.001]))
+                # another one of the same versions, which a scan would have added to the first
+                alert.key = alert.id
+                session.flush()
+                made.append(alert.id)
+        return made
+
     def tokens(self, count: int) -> list[str]:
         """Ids of tokens that nobody uses."""
         with self._service.context.database.transaction() as session:
@@ -233,7 +263,12 @@ def _of_aggregates(filler: Filler) -> dict[str, list[Example]]:
 
 
 def _of_others(filler: Filler, spare: int) -> dict[str, list[Example]]:
+    alerts = [Example(path={"alert_id": alert_id}) for alert_id in filler.alerts(spare)]
+    changed = Example(path=alerts[0].path, body={"note": "known"}, media_type="application/json")
     return {
+        "GET /api/v1/alerts/{alert_id}": alerts,
+        "PATCH /api/v1/alerts/{alert_id}": [changed],
+        "POST /api/v1/alerts/{alert_id}/confirm": alerts,
         "GET /api/v1/kernels/{name}": [Example(path={"name": "flce"})],
         "GET /api/v1/kernels/{name}/versions/{version}": [
             Example(path={"name": "liger", "version": "0.8.5"})

@@ -22,8 +22,8 @@ BODY: dict[str, Any] = {
 class Referee:
     """Answers compare jobs: `verdict` and `ratio` for every case, or one side with an outcome."""
 
-    def __init__(self, service: Any) -> None:
-        self.service, self.worker = service, service.worker()
+    def __init__(self, service: Any, worker: Any = None) -> None:
+        self.service, self.worker = service, worker or service.worker()
 
     def submit(self, **changes: Any) -> str:
         body = {**BODY, "contenders": ["liger@0.6.5", "liger@0.8.5"], **changes}

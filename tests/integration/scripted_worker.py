@@ -1,8 +1,8 @@
 """A real worker whose measuring is a short sleep, and which kills itself once at a named point.
 
-Run as `python scripted_worker.py POINT MARKER [SECONDS_A_CASE]`. The queue, the claims, the saves
-and the heartbeat are the real ones; only the measuring processes are left out, so that a fault test
-takes seconds.
+Run as `python scripted_worker.py POINT MARKER [SECONDS_A_CASE [DEVICE [QUEUE]]]`. The queue, the
+claims, the saves and the heartbeat are the real ones; only the measuring processes are left out, so
+that a fault test takes seconds.
 """
 
 import os
@@ -19,10 +19,11 @@ from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.run import Cell, Environment, LatencySummary, Measurement, RunRecord
 from lossbench.service.contract.words import Outcome, Pass
 from lossbench.service.settings import Settings
+from lossbench.service.store import work
 from lossbench.service.store.work import Work
 from lossbench.worker import lots
 from lossbench.worker.compare import Measured
-from lossbench.worker.main import Worker
+from lossbench.worker.main import Worker, WorkerOptions
 from lossbench.worker.order import CellResult
 
 CASE_S = 0.15
@@ -62,10 +63,15 @@ def record(contender: str, pass_: str, case: Any, worker_id: str) -> RunRecord:
 
 
 class Fault:
-    """Kills this process with SIGKILL the first time that the named point is reached."""
+    """Kills this process with SIGKILL the first time that the named point is reached.
+
+    Two points kill nobody: with `slow_save` every save takes a third of a second, for faults to hit
+    it, and with `unhealthy` the device is said to compute wrongly. `drain` ends with the queue.
+    """
 
     def __init__(self, point: str, marker: Path) -> None:
         self._point, self._marker = point, marker
+        self.save_s = 0.3 if point == "slow_save" else 0.0
 
     def at(self, point: str) -> None:
         """Die here, if this is the point and nobody died yet."""
@@ -76,6 +82,7 @@ class Fault:
 
 def install(fault: Fault, case_s: float = CASE_S) -> None:
     """Replace measuring by a sleep and put the fault at its point."""
+    insert_runs = work.insert_runs
     begin_lot, begin_case, save_case, finish_lot = (
         Work.begin_lot,
         Work.begin_case,
@@ -99,6 +106,12 @@ def install(fault: Fault, case_s: float = CASE_S) -> None:
         save_case(self, *args)
         fault.at("between_save_and_checkpoint")
 
+    def faulty_insert(*args: Any) -> Any:
+        ids = insert_runs(*args)
+        fault.at("in_save")
+        time.sleep(fault.save_s)
+        return ids
+
     def faulty_finish(self: Work, *args: Any) -> None:
         finish_lot(self, *args)
         fault.at("lot_finished")
@@ -119,6 +132,7 @@ def install(fault: Fault, case_s: float = CASE_S) -> None:
         ]
         return Measured(results, ())
 
+    work.insert_runs = faulty_insert
     Work.begin_lot = faulty_begin_lot  # type: ignore[method-assign]
     Work.begin_case = faulty_begin_case  # type: ignore[method-assign]
     Work.save_case = faulty_save  # type: ignore[method-assign]
@@ -131,7 +145,11 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     point, marker = sys.argv[1], Path(sys.argv[2])
     install(Fault(point, marker), float(sys.argv[3]) if len(sys.argv) > 3 else CASE_S)
-    worker = Worker(Settings(), environment=environment(f"device-{os.getpid()}"))
+    device = sys.argv[4] if len(sys.argv) > 4 else ""
+    queues = tuple(sys.argv[5:6])
+    options = WorkerOptions(queues=queues, drain=point == "drain")
+    worker = Worker(Settings(), options, environment(device or f"device-{os.getpid()}"))
+    worker._unhealthy = "a sum was wrong" if point == "unhealthy" else None
     signal.signal(signal.SIGTERM, lambda *_: worker.request_stop())
     worker.start()
     sys.stdout.write("ready\n")

@@ -62,19 +62,28 @@ class Processes:
             raise AssertionError(f"the service did not start: {process.communicate()[1]}")
         return process
 
-    def worker(self, case_s: float, url: str | None = None) -> subprocess.Popen[str]:
+    def worker(
+        self, case_s: float, url: str | None = None, point: str = "never", queue: str = ""
+    ) -> subprocess.Popen[str]:
         """A scripted worker that takes lots, each case as long as is said."""
         chosen = {"LOSSBENCH_DATABASE_URL": url} if url else {}
+        more = ["", queue] if queue else []
+        marker = str(self._folder / f"died-{point}")
         process = subprocess.Popen(
-            [sys.executable, "-P", str(WORKER), "never", str(self._folder / "died"), str(case_s)],
+            [sys.executable, "-P", str(WORKER), point, marker, str(case_s), *more],
             env=self.variables | chosen,
             stdout=subprocess.PIPE,
+            stderr=(self._folder / f"worker-{len(self._started)}.log").open("w"),
             text=True,
         )
         self._started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         return process
+
+    def said(self) -> str:
+        """What the workers wrote to their logs."""
+        return "".join(log.read_text() for log in sorted(self._folder.glob("worker-*.log")))
 
     def close(self) -> None:
         """Kill and collect everything."""

@@ -14,6 +14,7 @@ import pytest
 from lossbench.service.api.context import ServiceContext
 from lossbench.service.api.security import AuthMode
 from lossbench.service.contract.case import Case
+from lossbench.service.contract.catalogue import Catalogue
 from lossbench.service.contract.comparison import ComparisonRecord
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.run import Cell
@@ -126,7 +127,7 @@ class Site:
         assert answer.status_code == 200, answer.text
 
 
-def open_site(request: pytest.FixtureRequest) -> Iterator[Site]:
+def open_site(request: pytest.FixtureRequest, catalogue: Catalogue = CATALOGUE) -> Iterator[Site]:
     """A site over a fresh database of the engine `request.param`, or of SQLite."""
     folder = request.getfixturevalue("tmp_path_factory").mktemp("site")
     if getattr(request, "param", "sqlite") == "sqlite":
@@ -136,7 +137,7 @@ def open_site(request: pytest.FixtureRequest) -> Iterator[Site]:
         url = request.getfixturevalue("postgres_server").fresh_url()
     settings = Settings(data_dir=folder, database_url=url, writes_per_minute=100_000)
     database = Database(url)
-    context = ServiceContext(settings, AuthMode.OPEN, database, LotQueue(database), CATALOGUE)
+    context = ServiceContext(settings, AuthMode.OPEN, database, LotQueue(database), catalogue)
     service = ApiService(context, request.getfixturevalue("portal"))
     service.app = create_app(context)
     service.http = service.client()

@@ -22,6 +22,7 @@ from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.machine import Machine
 from lossbench.service.contract.words import JobState, Outcome
 from lossbench.service.store import result_ids
+from lossbench.service.store.alerts import drop_result
 from lossbench.service.store.budgets import contenders_of_open_lots, spent_by
 from lossbench.service.store.checks import checks_page
 from lossbench.service.store.comparisons import comparisons_of_job, head_to_head
@@ -96,6 +97,8 @@ NEEDS: dict[str, Need] = {
         lambda s: head_to_head(s, "liger@0.8.5", "flce", ResultFilter()), True
     ),
     "ix_comparisons_job_id": Need(lambda s: comparisons_of_job(s, "job"), True),
+    "ix_alert_cases_before_result_id": Need(lambda s: drop_result(s, "run"), True),
+    "ix_alert_cases_after_result_id": Need(lambda s: drop_result(s, "run"), True),
     "ix_events_job_id_id": Need(lambda s: events_after(s, 0, "job")),
     "ix_imported_rows_imported_at_id": Need(lambda s: imported_rows_page(s, {}, None, 101)),
     "ix_imported_rows_kernel_imported_at_id": Need(
@@ -104,7 +107,7 @@ NEEDS: dict[str, Need] = {
     "ix_checks_kernel_version_started_at": Need(lambda s: checks_page(s, "flce", "1"), True),
     "ix_environments_device_name": Need(listed(gpu=[GPU])),
 }
-SMALL = {"environments", "workers", "tokens", "checks", "device_proofs", "run_tallies"}
+SMALL = {"alerts", "environments", "workers", "tokens", "checks", "device_proofs", "run_tallies"}
 GROWING = frozenset(Base.metadata.tables) - SMALL
 """Tables that no query may read whole."""
 FOR_NO_ROWS = frozenset({"seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"})

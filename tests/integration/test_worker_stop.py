@@ -70,4 +70,6 @@ def test_worker_when_terminated_while_measuring_ends_and_gives_its_lot_back(
         answers = [(c.state, c.outcome, c.reason) for c in session.scalars(sa.select(CellRow))]
         assert (lot.state, lot.attempt) == ("queued", 2), answers
         assert session.scalar(sa.select(CellRow.state)) == "queued"
+        # a worker that was told to stop says nothing about the case
+        assert session.scalar(sa.select(CellRow.deaths)) == 0
     queue.close()

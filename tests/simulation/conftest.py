@@ -19,5 +19,5 @@ def shown() -> list[str]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the tables, with or without `-s`."""
     for text in _SHOWN:
-        terminalreporter.section("simulated error rates of the verdict")
+        terminalreporter.section("simulated error rates")
         terminalreporter.write_line(text)

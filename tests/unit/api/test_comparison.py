@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lossbench.service.api.comparison import Ratio, geometric_mean, ratio_of
+from lossbench.service.api.comparison import ratio_of
+from lossbench.service.api.mean_ratio import Pair, Ratio, mean_of_pairs
 from lossbench.service.store.result_pages import BriefRun
 
 
@@ -75,15 +76,44 @@ def test_ratio_to_the_timed_baseline_is_the_measured_one() -> None:
     assert inverse.low == pytest.approx(1.6)
 
 
+def pair_of(value: float, half: float | None = None) -> Pair:
+    """A candidate with this ratio to the base, which is the baseline."""
+    bounds = (None, None) if half is None else (value / half, value * half)
+    candidate = brief(ratio=value, ratio_low=bounds[0], ratio_high=bounds[1])
+    return brief(contender="torch-naive", ratio=None), candidate, None
+
+
 def test_geometric_mean_narrows_with_more_cases_and_needs_every_bound() -> None:
-    bounded = Ratio(value=2.0, low=2.0 / 1.1, high=2.0 * 1.1)
-    mean = geometric_mean([bounded] * 4)
+    count, mean = mean_of_pairs([pair_of(2.0, 1.1)] * 4)
+    assert count == 4
     assert mean is not None
     assert mean.high is not None
     assert mean.value == pytest.approx(2.0)
     assert math.log(mean.high / mean.value) == pytest.approx(math.log(1.1) / 2)
-    unbounded = geometric_mean([bounded, Ratio(value=0.5)])
-    assert unbounded is not None
-    assert unbounded.value == pytest.approx(1.0)
-    assert (unbounded.low, unbounded.high) == (None, None)
-    assert geometric_mean([]) is None
+    count, unbounded = mean_of_pairs([pair_of(2.0, 1.1), pair_of(0.5)])
+    assert (count, unbounded) == (2, Ratio(value=pytest.approx(1.0)))
+    assert mean_of_pairs([]) == (0, None)
+
+
+@pytest.mark.parametrize("which", range(6))
+def test_mean_of_one_pair_is_its_ratio(which: int) -> None:
+    """Two ways to one number: the row's and, in arrays, the header's."""
+    base, candidate = [
+        (brief(contender="liger@1", ratio=0.8, ratio_low=0.7, ratio_high=0.9), brief()),
+        (brief(contender="torch-naive", ratio=None), brief()),
+        (brief(), brief(contender="torch-naive", ratio=None)),
+        (brief(contender="liger@1", ratio_low=None, ratio_high=None), brief()),
+        (brief(contender="liger@1", protocol_version=2), brief()),
+        (brief(contender="liger@1", ratio=0.0), brief()),
+    ][which]
+    ratio, _ = ratio_of(base, candidate)
+    count, mean = mean_of_pairs([(base, candidate, None)])
+    assert count == (ratio is not None)
+    if ratio is None:
+        assert mean is None
+        return
+    assert mean is not None
+    assert mean.value == pytest.approx(ratio.value)
+    assert (mean.low is None) == (ratio.low is None)
+    if ratio.low is not None and mean.low is not None:
+        assert mean.low == pytest.approx(ratio.low)

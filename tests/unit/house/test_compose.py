@@ -11,8 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
+from lossbench.service.store.roles import SERVICE_ROLE, WORKER_ROLE
+
 Facts = dict[str, Any]
-OURS = ("service", "worker", "worker-cpu")
+OURS = ("migrate", "service", "worker", "worker-cpu")
+ROLES = {
+    "migrate": "lossbench",
+    "service": "lossbench_service",
+    "worker": "lossbench_worker",
+    "worker-cpu": "lossbench_worker",
+}
 
 
 def compose_faults(compose: dict[str, Any], version: str) -> list[str]:
@@ -39,7 +47,7 @@ def _password_faults(name: str, service: dict[str, Any]) -> list[str]:
     texts = [str(value) for value in service.get("environment", {}).values()]
     used = [text for text in texts if "PASSWORD" in text or "postgresql://" in text]
     return [f"{name}: a password with a default" for text in used
-            if "${POSTGRES_PASSWORD:?" not in text]  # fmt: skip
+            if not re.search(r"\$\{[A-Z_]+_PASSWORD:\?", text)]  # fmt: skip
 
 
 def dockerfile_faults(name: str, text: str, project: dict[str, Any]) -> list[str]:
@@ -83,11 +91,22 @@ def test_compose_file_is_safe_and_of_this_version(compose: Facts, project: Facts
     assert compose["services"]["worker-cpu"]["profiles"] == ["cpu"]
 
 
+def test_compose_gives_each_container_its_own_database_role(compose: Facts, root: Path) -> None:
+    for name, role in ROLES.items():
+        url = compose["services"][name]["environment"]["LOSSBENCH_DATABASE_URL"]
+        assert url.startswith(f"postgresql://{role}:${{"), name
+    made = (root / "docker" / "make_roles.sh").read_text("utf-8")
+    assert set(re.findall(r"CREATE ROLE (\w+)", made)) == {SERVICE_ROLE, WORKER_ROLE}
+    assert set(ROLES.values()) == {"lossbench", SERVICE_ROLE, WORKER_ROLE}
+
+
 def test_compose_commands_are_real(compose: Facts, generate: ModuleType) -> None:
     commands = dict(generate.commands())
     for name in OURS:
         words = compose["services"][name]["command"]
-        command = commands[f"lossbench {words[0]}"]
+        words = [word for word in words if word != "db"]
+        in_db = len(words) < len(compose["services"][name]["command"])
+        command = commands[f"lossbench {'db ' * in_db}{words[0]}"]
         flags = {flag for parameter in command.params for flag in parameter.opts}
         assert not {word for word in words if word.startswith("--")} - flags
 

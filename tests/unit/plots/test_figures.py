@@ -224,12 +224,17 @@ def test_no_trace_has_more_than_2000_points(name: str, make_result: MakeResult) 
     assert "the table has all" in drawn["layout"]["title"]["text"]
 
 
-def test_samples_are_thinned_evenly() -> None:
+def test_samples_are_thinned_to_the_ends_of_each_stretch() -> None:
+    times = [1.0] * 9000
+    times[4321], times[7777] = 9.0, 0.1
     block = SampleBlock.model_validate(
-        {"arm": "contender", "process": 0, "latency_ms": [1.0] * 9000, "visit_sizes": [9000]}
+        {"arm": "contender", "process": 0, "latency_ms": times, "visit_sizes": [9000]}
     )
     trace = samples([block])["data"][0]
     assert 1000 < len(trace["x"]) <= 2000
+    assert trace["x"] == sorted(trace["x"])
+    drawn = dict(zip(trace["x"], trace["y"], strict=True))
+    assert (drawn[4322], drawn[7778]) == (9.0, 0.1)
     assert trace["x"][-1] > 8990
 
 

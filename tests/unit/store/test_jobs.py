@@ -28,7 +28,7 @@ from lossbench.service.store.jobs import (
 )
 from lossbench.service.store.known import KnownRun
 from lossbench.service.store.models import LotRow
-from lossbench.service.store.queue import LotQueue
+from lossbench.service.store.queue import PRIORITY_STEP, LotQueue
 from lossbench.service.store.results import ResultFilter, insert_run, list_runs
 from lossbench.service.store.views import job_views
 from lossbench.service.store.work import LOG_BYTES, CellAnswer, Work
@@ -105,7 +105,7 @@ def test_submit_stores_cells_in_order_and_enqueues_its_lot(desk: Desk) -> None:
     ((lot, attempt, state),) = desk.lots(job_id)
     assert (attempt, state) == (1, "queued")
     desk.queue.ensure.assert_called_once_with("h200")
-    assert desk.queue.enqueue.call_args.args[1:] == (lot, 1, ("h200", 70_000))
+    assert desk.queue.enqueue.call_args.args[1:] == (lot, 1, ("h200", 7 * PRIORITY_STEP))
     with desk.database.reading() as session:
         cells = list_cells(session, job_id)
         assert [cell.position for cell in cells] == [0, 1, 2, 3]
@@ -123,7 +123,7 @@ def test_submit_to_no_live_worker_waits_outside_the_queue(desk: Desk) -> None:
 def test_submit_lots_of_a_job_share_by_position(desk: Desk) -> None:
     desk.submit(sweep={"tokens": list(range(1, 61))}, processes=1)
     places = [call.args[3] for call in desk.queue.enqueue.call_args_list]
-    assert places == [("h200", 50_000 + k) for k in range(len(places))]
+    assert places == [("h200", 5 * PRIORITY_STEP + k) for k in range(len(places))]
     assert len(places) >= 3
 
 

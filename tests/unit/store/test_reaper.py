@@ -1,5 +1,6 @@
 """The reaper with a clock and a queue of its own: who is dead, what goes back, what ends."""
 
+import math
 from datetime import timedelta
 from typing import Any
 from unittest.mock import MagicMock, create_autospec
@@ -13,12 +14,17 @@ from lossbench.service.contract.plan import plan_job
 from lossbench.service.contract.run import Environment
 from lossbench.service.store.database import Database
 from lossbench.service.store.events import events_after, now
-from lossbench.service.store.jobs import Jobs, get_job, list_cells
+from lossbench.service.store.jobs import Jobs, get_cell_log, get_job, list_cells
 from lossbench.service.store.models import JobRow, WorkerRow
-from lossbench.service.store.queue import LotQueue
+from lossbench.service.store.queue import PRIORITY_STEP, LotQueue
 from lossbench.service.store.reaper import Reaper
 from lossbench.service.store.work import Work
-from lossbench.service.store.workers import beat, register_worker
+from lossbench.service.store.workers import (
+    STOPPED,
+    beat,
+    register_worker,
+    set_worker_state,
+)
 
 STALE_S = 10.0
 
@@ -30,6 +36,7 @@ class Shop:
         self.database, self._environment = database, environment
         self.queue: MagicMock = create_autospec(LotQueue, instance=True)
         self.queue.held.return_value = []
+        self.queue.ended.return_value = []
         self.time = 1000.0
         self.reaper = Reaper(database, self.queue, STALE_S, 3, clock=lambda: self.time)
 
@@ -58,8 +65,11 @@ class Shop:
         self.queue.held.return_value = [(lot, attempt, work._worker_id)]
 
     def tick_after(self, seconds: float) -> None:
-        self.time += seconds
-        self.reaper.tick()
+        """Rounds at most 2 s apart: more would count as time in which the reaper was away."""
+        rounds = max(1, math.ceil(seconds / 2))
+        for _ in range(rounds):
+            self.time += seconds / rounds
+            self.reaper.tick()
 
     def lot(self, job_id: str) -> tuple[int, str, str | None, str]:
         """Attempt, state, worker and queue."""
@@ -119,7 +129,7 @@ def test_lot_of_a_dead_worker_goes_back_and_its_case_is_charged(shop: Shop) -> N
     shop.tick_after(STALE_S + 0.1)
     assert shop.lot(job_id) == (2, "queued", None, "h200")
     assert shop.cells(job_id) == [("queued", None, 1, 2)] * 2 + [("queued", None, 0, 2)] * 2
-    assert shop.queue.enqueue.call_args.args[1:] == (lot, 2, ("h200", 20_000))
+    assert shop.queue.enqueue.call_args.args[1:] == (lot, 2, ("h200", 2 * PRIORITY_STEP))
     shop.queue.withdraw.assert_called_once_with([(lot, 1)])
     with shop.database.reading() as session:
         lines = [event.data for event in events_after(session, 0, job_id) if event.kind == "log"]
@@ -234,7 +244,7 @@ def test_waiting_lot_is_routed_to_the_first_live_worker(shop: Shop) -> None:
     shop.tick_after(1)
     assert shop.lot(job_id)[3] == "h200"
     shop.queue.ensure.assert_called_with("h200")
-    assert shop.queue.enqueue.call_args.args[1:] == (lot, 1, ("h200", 30_000))
+    assert shop.queue.enqueue.call_args.args[1:] == (lot, 1, ("h200", 3 * PRIORITY_STEP))
     shop.tick_after(1)
     shop.queue.enqueue.assert_called_once()
 
@@ -278,5 +288,75 @@ def test_job_past_its_deadline_lets_its_running_lot_end(shop: Shop) -> None:
 
 def test_job_without_deadline_is_never_overdue(shop: Shop) -> None:
     job_id, _ = shop.submit()
-    shop.tick_after(1e6)
+    shop.time += 1e6
+    shop.reaper.tick()
     assert shop.job(job_id)[0] == "queued"
+
+
+def test_time_in_which_the_reaper_was_away_makes_no_worker_dead(shop: Shop) -> None:
+    """The database was stopped for a minute, or this process: no beat could be seen."""
+    shop.worker()
+    shop.tick_after(1)
+    shop.time += 60
+    shop.reaper.tick()
+    assert shop.states() == {"wrk-1": "idle"}
+    shop.tick_after(STALE_S)
+    assert shop.states() == {"wrk-1": "gone"}, "what was watched since counts"
+
+
+def test_rounds_that_fail_count_as_time_away(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.worker()
+    shop.tick_after(1)
+
+    def fail() -> None:
+        raise sa.exc.OperationalError("SELECT", {}, Exception("the server is away"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shop.database, "reading", fail)
+        for _ in range(30):
+            shop.time += 1
+            with pytest.raises(sa.exc.OperationalError):
+                shop.reaper.tick()
+    shop.tick_after(1)
+    assert shop.states() == {"wrk-1": "idle"}
+
+
+def test_worker_that_was_told_to_stop_charges_its_case_with_no_death(shop: Shop) -> None:
+    for attempt in range(1, 6):
+        name = f"wrk-{attempt}"
+        work = shop.worker(name)
+        if attempt == 1:
+            job_id, lot = shop.submit()
+        shop.begin(work, lot, attempt)
+        with shop.database.transaction() as session:
+            set_worker_state(session, name, "gone", STOPPED)
+        shop.tick_after(1)
+        assert shop.lot(job_id)[:2] == (attempt + 1, "queued")
+    assert {cell[:3] for cell in shop.cells(job_id)} == {("queued", None, 0)}
+
+
+def test_deaths_of_a_poison_case_stand_in_its_log(shop: Shop) -> None:
+    job_id, lot = shop.submit()
+    for attempt in (1, 2, 3):
+        shop.begin(shop.worker(f"wrk-{attempt}"), lot, attempt)
+        shop.tick_after(0)
+        shop.tick_after(STALE_S + 1)
+    with shop.database.reading() as session:
+        cell = list_cells(session, job_id)[0]
+        assert (cell.outcome, cell.deaths) == ("failed", 3)
+        lines = get_cell_log(session, cell).splitlines()
+    assert lines == [
+        f"attempt {n}: worker wrk-{n} died while measuring this case" for n in (1, 2, 3)
+    ]
+
+
+def test_lot_whose_place_in_the_queue_is_lost_is_queued_again(shop: Shop) -> None:
+    job_id, lot = shop.submit()
+    shop.queue.ended.return_value = [(lot, 1)]
+    shop.tick_after(0)
+    shop.tick_after(STALE_S)
+    assert shop.lot(job_id)[:2] == (1, "queued")
+    shop.tick_after(1)
+    assert shop.lot(job_id)[:2] == (2, "queued")
+    assert shop.cells(job_id)[0] == ("queued", None, 0, 2)
+    assert shop.queue.ended.call_args.args[0] == [(lot, 1)]

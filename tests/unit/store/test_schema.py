@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from lossbench.service.contract.errors import DatabaseError, SchemaTooNewError
 from lossbench.service.store.database import (
     Database,
-    _alembic,
+    alembic_config,
     check_schema,
     make_engine,
     schema_revision,
@@ -276,7 +276,7 @@ def test_migrations_agree_with_models_beside_the_queue_s_tables(database: Databa
 def test_upgrade_schema_keeps_what_an_older_one_holds(tmp_path: Path) -> None:
     """A worker stored before workers could offer kernels, and back again."""
     database = Database(f"sqlite:///{tmp_path / 'old.db'}")
-    alembic = _alembic(database.engine)
+    alembic = alembic_config(database.engine)
     command.upgrade(alembic, "0001")
     with database.transaction() as session:
         insert(session.connection(), "workers", ROWS["workers"])

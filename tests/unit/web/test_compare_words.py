@@ -7,7 +7,7 @@ import pytest
 from lossbench.service.api.records import CandidateCell, Side
 from lossbench.service.contract.errors import InvalidRequestError
 from lossbench.service.contract.words import Grade, Outcome
-from lossbench.web.compare_words import Pair, bars_of, changed, tab_of, way_of
+from lossbench.web.compare_words import Pair, bars_of, changed, tab_of, tally, way_of
 
 
 def side(**given: Any) -> Side:
@@ -51,6 +51,26 @@ def test_bars_leave_out_what_has_no_ratio_and_mark_inexact_ones() -> None:
     assert [(bar.label, bar.exact) for bar in bars] == [("a", True), ("d", False)]
     assert without == 2
     assert way_of(cell(verdict="inconclusive", ratio_high=0.5)) == ""
+
+
+def test_a_faster_case_that_is_inexact_is_no_win() -> None:
+    fast = {"ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6}
+    found = tally(
+        [
+            cell(**fast),
+            cell(**fast, side=side(grade=Grade.COARSE)),
+            cell(**fast, verdict="slower"),
+            cell(),
+            cell(verdict="inconclusive"),
+            cell(ratio=None),
+            None,
+        ]
+    )
+    assert found == (1, 1, 2, 1, 2)
+    assert [words for _, words in found.words] == [
+        "1 faster", "1 slower", "2 not told apart", "1 faster but inexact", "2 without a ratio",
+    ]  # fmt: skip
+    assert [words for _, words in tally([]).words] == ["0 faster", "0 slower"]
 
 
 def test_outputs_of_both_sides_are_paired_by_name() -> None:
