@@ -16,7 +16,7 @@ MOST_KEPT = 40_000
 """Results kept in all, about a kilobyte each."""
 
 State = tuple[int, int]
-Key = tuple[str, str, int]
+Key = tuple[str, str, int, int]
 
 
 class KeptRuns:

@@ -7,8 +7,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer, selectinload
 
 from ..contract.contender import Contender
+from ..contract.words import CellState
 from .kept_runs import INFO, KeptRuns, State
-from .models import EnvironmentRow, OutputErrorRow, RunRow, RunTallyRow
+from .models import CellRow, EnvironmentRow, OutputErrorRow, RunRow, RunTallyRow
 from .result_ids import SORTABLE, Order, Place, page_ids
 from .results import ResultFilter, filtered
 
@@ -134,15 +135,22 @@ def newest_kept(
 ) -> Sequence[BriefRun]:
     """`newest_runs`, from what is kept where that is still so."""
     kept: KeptRuns | None = session.info.get(INFO)
-    # which results a job has changes without a new result, when a stored one answers its cell
-    if kept is None or wanted.job or wanted.label:
+    if kept is None or wanted.label:
         return newest_runs(session, contender, wanted, most)
-    state, key = _stored_state(session), (contender.text, wanted.model_dump_json(), most)
+    # which results a job has changes without a new result, when a stored one answers its cell
+    answered = _answered_cells(session, wanted.job) if wanted.job else 0
+    state = _stored_state(session)
+    key = (contender.text, wanted.model_dump_json(), most, answered)
     found = kept.look_up(state, key)
     if found is None:
         found = newest_runs(session, contender, wanted, most)
         kept.keep(state, key, found)
     return found
+
+
+def _answered_cells(session: Session, job_ids: Sequence[str]) -> int:
+    done = sa.and_(CellRow.job_id.in_(job_ids), CellRow.state == CellState.DONE.value)
+    return session.scalar(sa.select(sa.func.count()).select_from(CellRow).where(done)) or 0
 
 
 def _stored_state(session: Session) -> State:

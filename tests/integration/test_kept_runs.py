@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from .shared_sites import ENGINES, Site, open_site
+from .shared_sites import ENGINES, VOCAB, Site, open_site
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -71,6 +71,22 @@ def test_reused_result_of_a_new_job_is_found_by_its_job(site: Site) -> None:
     second = site.measure(reuse=True)
     assert compared(site, job=second) == [20.0]
     assert site.get("/results", job=second)["items"]
+
+
+def test_job_that_goes_on_is_not_kept_as_it_was(site: Site) -> None:
+    """The second case is answered by a stored result: nothing new is saved."""
+    known = site.measure(sweep={"tokens": [512]})
+    assert compared(site, job=known) == [20.0]
+    body = {
+        "contenders": ["flce", "liger@0.8.5"],
+        "shapes": [{"tokens": 512, "hidden": site.hidden, "vocab": VOCAB}],
+    }
+    job = site.http.post("/api/v1/jobs", json={**body, "sweep": {"tokens": [512, 1024]}}).json()[
+        "id"
+    ]
+    assert compared(site, job=job) == [20.0]
+    site.worker.answer(job)
+    assert compared(site, job=job) == [20.0, 20.0]
 
 
 def test_permalink_does_not_see_what_is_kept_of_today(site: Site) -> None:
