@@ -104,8 +104,9 @@ def compare(
         raise InvalidRequestError("--reuse needs a service: with --local nothing is stored")
     rows = rows_here(request, gpu) if local else rows_of(request, url, reuse, style == "table")
     gate.show(rows, style)
+    if not gate.passes(rows):
+        sys.exit(1)
     require_a_baseline(rows)
-    sys.exit(0 if gate.passes(rows) else 1)
 
 
 def rows_here(request: JobRequest, gpu: int | None) -> "list[Compared]":

@@ -89,8 +89,6 @@ class LotRow(Base):
         sa.UniqueConstraint("job_id", "position"),
         sa.CheckConstraint("attempt >= 1", name="attempt"),
         sa.Index("ix_lots_state_worker_id", "state", "worker_id"),
-        # which lots wait in a queue, and who is next
-        sa.Index("ix_lots_queue_state_turn", "queue", "state", "turn"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

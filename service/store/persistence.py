@@ -67,5 +67,7 @@ def persistently(
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text: SQLAlchemy adds the statement and its parameters."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    """What the driver said, in one line: SQLAlchemy adds hints, the statement and parameters."""
+    cause = getattr(error, "orig", None) or error
+    text = next(iter(str(cause).splitlines()), "")
+    return f"{type(cause).__name__}: {text}"

@@ -108,8 +108,11 @@ def test_refused_comparison_says_why_and_measures_nothing(bench: Bench) -> None:
     arguments = ["compare", "repeated", "torch-naive", "-s", "8x4x16", "--dtype", "float32"]
     done = bench.run(*arguments, "-o", "softcap=3", "--local", "--fail-on", "unsupported")
     assert done.returncode == 1
-    assert "not measured" in done.stdout
+    assert "no baseline" in done.stdout
     assert "repeated has no option softcap" in " ".join(done.stdout.split())
+    undecided = bench.run(*arguments, "-o", "softcap=3", "--local", "--fail-on", "slower")
+    assert undecided.returncode == 2
+    assert "no baseline: repeated has no result on any case" in undecided.stderr
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def test_worker_whose_device_check_failed_takes_nothing_and_says_why(
         assert {wait_for_end(http, job), wait_for_end(http, waiting)} == {"done"}
 
 
+@pytest.mark.slow
 def test_drained_worker_ends_when_its_queue_is_empty(
     processes: Processes, database: Database
 ) -> None:
@@ -156,6 +157,7 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 def test_worker_ends_when_the_database_is_upgraded_under_it(
     processes: Processes, database: Database
 ) -> None:

@@ -221,6 +221,10 @@ def test_child_killed_at_every_attempt_fails_its_cell_only(lab: Lab, watch: Watc
     assert "signal SIGKILL" in str(lost.reason)
 
 
+LONG_ENOUGH_S = 8.0
+"""For two honest visits on a machine with other work too."""
+
+
 def test_contender_that_hangs_times_out_soon_and_alone(lab: Lab, watch: Watch) -> None:
     began: list[float] = []
     stop = signal_during_visit("torch-upcast", signal.SIGSTOP)
@@ -233,12 +237,12 @@ def test_contender_that_hangs_times_out_soon_and_alone(lab: Lab, watch: Watch) -
         stop(child, command)
 
     watch(interfere)
-    results = lab.measure("torch-naive", "torch-upcast", timeout_s=4.0)
+    results = lab.measure("torch-naive", "torch-upcast", timeout_s=LONG_ENOUGH_S)
     assert results["torch-naive"].outcome is Outcome.OK
     assert results["torch-upcast"].outcome is Outcome.TIMED_OUT
-    assert results["torch-upcast"].reason == "took longer than 4 s"
+    assert results["torch-upcast"].reason == f"took longer than {LONG_ENOUGH_S:g} s"
     # from the visit that hung to the prepare of a fresh child, which imports torch in between
-    assert began[1] - began[0] < 4.0 + 6.0
+    assert began[1] - began[0] < LONG_ENOUGH_S + 6.0
 
 
 def test_children_of_three_environments_take_turns_two_by_two(tmp_path: Path, watch: Watch) -> None:

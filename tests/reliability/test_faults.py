@@ -50,12 +50,6 @@ def test_long_job_whose_workers_are_killed_again_and_again_is_whole(
     assert_right(site("sqlite"), killed_until_done(100, 3.0))
 
 
-def test_connection_cut_while_a_case_is_saved_costs_nothing(site: Callable[[str], Site]) -> None:
-    there = site("postgresql")
-    (fault,) = [fault for fault in all_faults(there) if fault.name.startswith("connection cut")]
-    assert_right(there, fault)
-
-
 def _names() -> list[str]:
     names = {
         fault.name: None

@@ -160,12 +160,12 @@ def two_on_one_device(stage: Stage) -> Found:
 def told_to_stop(stage: Stage) -> Found:
     """SIGTERM while it measures: the lot goes to another at once, and no case is charged."""
     stopped = stage.worker(case_s=2.0)
-    job = stage.submit(3)
+    job = stage.submit(12)
     stage.wait_done(job, 1)
     other = stage.worker(case_s=0.3)
     sent, saved = time.monotonic(), stage.done(job)
     stage.end(stopped)
-    stage.wait_done(job, saved + 1)
+    stage.wait_done(job, min(saved + 1, job.cells))
     recovered_s = time.monotonic() - sent
     stage.wait_end(job)
     with stage.database.reading() as session:

@@ -322,6 +322,41 @@ def test_save_case_stores_all_or_nothing(desk: Desk) -> None:
         assert list_runs(session, ResultFilter()) == []
 
 
+def test_save_whose_answer_was_lost_is_recognised_and_not_made_twice(desk: Desk) -> None:
+    job_id = desk.submit()
+    ((lot, _, _),) = desk.lots(job_id)
+    desk.work.begin_lot(lot, 1)
+    task = desk.work.begin_case(lot, 1, 0)
+    assert task is not None
+    answers = [
+        CellAnswer(cell.id, Outcome.OK, None, desk.record(cell.contender, task))
+        for cell in task.cells
+    ]
+    desk.work._save_case(task, answers, (), again=True)  # the try before it stored nothing
+    desk.work._save_case(task, answers, (), again=True)  # and this time it had
+    with desk.database.reading() as session:
+        assert len(list_runs(session, ResultFilter())) == len(answers)
+    desk.measure(lot, 1)
+    desk.work._finish_lot(lot, 1, again=False)
+    desk.work._finish_lot(lot, 1, again=True)
+    assert desk.lots(job_id)[0][2] == "done"
+
+
+def test_attempt_that_was_delivered_twice_belongs_to_the_worker_that_came_second(
+    desk: Desk,
+) -> None:
+    job_id = desk.submit()
+    ((lot, _, _),) = desk.lots(job_id)
+    desk.work.begin_lot(lot, 1)
+    task = desk.work.begin_case(lot, 1, 0)
+    assert task is not None
+    (second := Work(desk.database, "wrk-2")).begin_lot(lot, 1)
+    assert (desk.work.still_mine(lot, 1), second.still_mine(lot, 1)) == (False, True)
+    answer = CellAnswer(task.cells[0].id, Outcome.OK, None, desk.record("torch-naive", task))
+    with pytest.raises(LotLostError, match="taken over"):
+        desk.work.save_case(task, [answer])
+
+
 def test_report_visits_and_note_reach_the_followers(desk: Desk) -> None:
     job_id = desk.submit()
     ((lot, _, _),) = desk.lots(job_id)

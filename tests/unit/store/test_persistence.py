@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from lossbench.service.store.persistence import passes_by_itself, persistently
+from lossbench.service.store.persistence import first_line, passes_by_itself, persistently
 
 
 def away(text: str = "server closed the connection") -> sa.exc.OperationalError:
@@ -66,3 +66,11 @@ def test_only_what_may_pass_by_itself_is_tried_again(error: Exception, passes: b
         with pytest.raises(type(error)):
             persistently(flaky, "save", sleep=lambda _: None)
         assert flaky.calls == [False]
+
+
+def test_log_shows_what_the_driver_said_in_one_line() -> None:
+    cause = RuntimeError("server closed the connection\nunexpectedly")
+    error = sa.exc.OperationalError("INSERT INTO runs ...", {"a": 1}, cause)
+    error.add_detail("a hint of SQLAlchemy")
+    assert first_line(error) == "RuntimeError: server closed the connection"
+    assert first_line(ValueError()) == "ValueError: "
