@@ -33,6 +33,8 @@ from .history_queries import Places, imported_of, lineages_of, places_of, told_o
 from .rendering import page
 
 MOST_ALERTS = 8
+MOST_TO_CHOOSE = 1000
+"""Newest results whose cases and kernels are in the choosers."""
 MOST_CASES = 200
 """Cases in the chooser, those with most versions first."""
 
@@ -73,7 +75,8 @@ def _load(session: Session, context: ServiceContext, asked: ResultsView) -> Load
     lineages = lineages_of(session, context.catalogue, places)
     # every case stays in the chooser, whichever one is shown
     free = wanted.model_copy(update={"case": [], "kernel": []})
-    others = places if free == wanted else places_of(session, context.catalogue, free)
+    same = free == wanted
+    others = places if same else places_of(session, context.catalogue, free, MOST_TO_CHOOSE)
     imported = imported_of(session, wanted)
     known = (others, device_names(session), highest_result_id(session))
     return Loaded(places, lineages, imported, *known, alerts_about(session, lineages))

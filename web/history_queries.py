@@ -13,7 +13,7 @@ from lossbench.service.contract.words import Outcome, Pass
 from lossbench.service.plots.lineages import Imported, Lineage, LineagePoint
 from lossbench.service.plots.panels import PASS_WORDS
 from lossbench.service.plots.steps import step_sentences
-from lossbench.service.store.aggregates import newest_keys
+from lossbench.service.store.aggregates import MOST_READ, newest_keys
 from lossbench.service.store.models import EnvironmentRow, RunRow
 from lossbench.service.store.results import ResultFilter, filtered
 from lossbench.service.store.series import SeriesKey, series_points
@@ -48,9 +48,11 @@ class Places:
         return sorted({kernel for lines in self.lines.values() for kernel, _ in lines})
 
 
-def places_of(session: Session, catalogue: Catalogue, wanted: ResultFilter) -> Places:
-    """Places and lineages among the newest results that match."""
-    found = newest_keys(session, wanted)
+def places_of(
+    session: Session, catalogue: Catalogue, wanted: ResultFilter, most: int = MOST_READ
+) -> Places:
+    """Places and lineages among the newest results that match, at most so many of them."""
+    found = newest_keys(session, wanted, most)
     versions: dict[Place, dict[Line, set[str | None]]] = {}
     for key in found.keys:
         head, _, params = key.contender.partition("[")

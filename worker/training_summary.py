@@ -32,6 +32,10 @@ COLUMNS = (
     "verdict",
 )
 REFERENCE, CONTROL = "reference", "control"
+NOT_SENSITIVE = (
+    "the reference reordered is not shown to be the same as itself: rounding alone may move the "
+    "perplexity by more than 0.5 % here, so small differences of contenders say nothing"
+)
 
 
 @dataclass(frozen=True)
@@ -198,6 +202,8 @@ def remarks(rows: Sequence[ArmSummary]) -> list[str]:
             found.append(f"{row.name}: {row.diverged} of {row.seeds} runs diverged")
         if row.decision is not None:
             found.append(f"{row.name}: {_decision_words(row.decision)}")
+            if row.role == CONTROL and row.seeds > 1 and row.verdict != TrainingVerdict.SAME:
+                found.append(NOT_SENSITIVE)
         if row.curve is not None and row.role != CONTROL:
             found.append(f"{row.name}: {_curve_words(row.curve)}")
     return found

@@ -22,6 +22,7 @@ from . import (
     recommending,
     serving,
     tokens,
+    training,
 )
 from .log_lines import configure_logging
 from .output import fail
@@ -39,6 +40,7 @@ measuring.register(app)
 recommending.register(app)
 comparing.register(app)
 bisecting.register(app)
+training.register(app)
 listing.register(app)
 importing.register(app)
 checks.register(kernels.app)

@@ -1,8 +1,9 @@
 """One contender on one shape, as maps and their tables show it: words, tint, sign."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from ..contract.words import Flag, Grade, Outcome
@@ -14,7 +15,7 @@ MOST_TINT = 40
 """Per cent of the colour in the fullest field: text on it keeps a contrast of 4.5 to 1."""
 
 
-class Entry(Protocol):
+class Entry(Hashable, Protocol):
     """What a map needs of a contender's newest result on a shape."""
 
     @property
@@ -126,8 +127,9 @@ def level(ratio: float) -> float:
     return math.copysign(math.sqrt(min(1.0, abs(log) / FULL)), log) if log else 0.0
 
 
+@lru_cache(maxsize=8192)
 def spot(entry: Entry) -> Spot:
-    """The field of one contender on one shape."""
+    """The field of one contender on one shape; a page asks for it in the table and in each map."""
     flags = tuple(flag.value for flag in entry.flags)
     grade = entry.grade.value if entry.grade else ""
     ratio = entry.ratio_to_baseline if entry.outcome is Outcome.OK else None

@@ -11,7 +11,17 @@ import pytest
 ROOT = Path(__file__).parents[3]
 ROOMS = ("kernels", "service", "worker", "web")
 RUN_BY_ALEMBIC = "lossbench.service.store.migrations.env"
-DATA = ("*.json", "*.html", "*.css", "*.js", "*.svg", "py.typed", "*.mako", "*.jsonl.gz")
+DATA = (
+    "*.json",
+    "*.html",
+    "*.css",
+    "*.js",
+    "*.svg",
+    "py.typed",
+    "*.mako",
+    "*.jsonl.gz",
+    "*.txt.gz",
+)
 IMPORT_ALL = """
 import importlib, pathlib, sys
 root = pathlib.Path(sys.argv[1])
