@@ -92,6 +92,8 @@ def serve_until_stopped(
         # what is there now stays: a collection that looks through it stops every request for 0.1 s
         gc.collect()
         gc.freeze()
+        # an answer makes tens of thousands of objects and drops them: looked at less often
+        gc.set_threshold(20_000, 20, 20)
         ready()
         while not stopped.wait(0.5):
             pass

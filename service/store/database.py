@@ -19,8 +19,11 @@ from ..settings import Settings
 from .kept_runs import INFO, KeptRuns
 
 SQLITE_BUSY_TIMEOUT_S = 30
-WAL_PAGES = 64_000
-"""Pages (256 MB) in SQLite's log from which a commit empties it itself: see `checkpoint`."""
+WAL_PAGES = 200_000
+"""Pages (800 MB) in SQLite's log from which a commit empties it itself: see `checkpoint`. Only
+imports that come without a pause of a second fill it so far."""
+WAL_KEPT_BYTES = 64 * 2**20
+"""What an emptied log keeps of its file."""
 IDLE_TRANSACTION_S = 10.0
 """PostgreSQL ends a session that sits in a transaction for longer: a frozen process would otherwise
 hold its row locks, and with them the job, until it wakes up."""
@@ -48,6 +51,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "foreign_keys=ON",
         f"busy_timeout={SQLITE_BUSY_TIMEOUT_S * 1000}",
         f"wal_autocheckpoint={WAL_PAGES}",
+        f"journal_size_limit={WAL_KEPT_BYTES}",
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

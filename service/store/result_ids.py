@@ -127,13 +127,23 @@ def _split(session: Session, wanted: ResultFilter) -> list[Part]:
         values = list(dict.fromkeys(getattr(wanted, name)))
         if values:
             return [(wanted.model_copy(update={name: [value]}), ()) for value in values]
-    if wanted.gpu:
-        places = session.scalars(
-            sa.select(EnvironmentRow.id).where(EnvironmentRow.device_name.in_(wanted.gpu))
-        )
-        rest = wanted.model_copy(update={"gpu": []})
-        return [(rest, (RunRow.environment_id == place,)) for place in places]
+    if wanted.gpu and wanted.imported is not True:
+        return _of_devices(session, wanted)
     return [(wanted, ())]
+
+
+def _of_devices(session: Session, wanted: ResultFilter) -> list[Part]:
+    """Measured results by environment; imported ones, whose every commit has one, apart."""
+    on_device = sa.select(EnvironmentRow.id).where(EnvironmentRow.device_name.in_(wanted.gpu))
+    imported = EnvironmentRow.hardware_fingerprint.startswith("imported")
+    places = list(session.scalars(on_device.where(~imported).limit(MOST_PARTS + 1)))
+    if len(places) > MOST_PARTS:
+        return [(wanted, ())]
+    rest = wanted.model_copy(update={"gpu": []})
+    parts: list[Part] = [(rest, (RunRow.environment_id == place,)) for place in places]
+    if wanted.imported is None and session.scalar(on_device.where(imported).limit(1)):
+        parts.append((wanted.model_copy(update={"imported": True}), ()))
+    return parts
 
 
 def _of_labelled_jobs(session: Session, wanted: ResultFilter) -> list[Part]:
@@ -152,5 +162,7 @@ def _of_labelled_jobs(session: Session, wanted: ResultFilter) -> list[Part]:
 
 
 FEW_JOBS = 100
+MOST_PARTS = 100
+"""Parts of one query: SQLite joins 500 at most, and each costs a look into the index."""
 _LEADING = ("case", "kernel", "outcome", "tokens", "hidden", "vocab")
 """Filters that an index of lists begins with, the narrowest first."""

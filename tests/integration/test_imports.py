@@ -17,10 +17,12 @@ from lossbench.service.contract.peer_formats.rows import Given
 from lossbench.service.contract.peer_formats.tables import read_table
 from lossbench.service.contract.words import Scope
 from lossbench.service.store.imports import import_table
-from lossbench.service.store.results import known_runs
+from lossbench.service.store.results import insert_environment, known_runs
 from lossbench.service.store.set_export import Wanted, collect_set
 from lossbench.service.store.set_files import read_set, write_set
 from lossbench.service.store.set_loading import load_set
+
+from .conftest import make_environment
 
 TABLES = Path(__file__).parents[1] / "unit" / "contract" / "peer_tables"
 HISTORY = (TABLES / "liger_history.csv").read_bytes()
@@ -290,3 +292,17 @@ def test_import_command_of_an_unknown_file_is_one_line(
     (line,) = done.stderr.strip().splitlines()
     if not arguments:
         assert all(name in line for name in ("liger", "tritonbench", "cce", "pytorch-lce"))
+
+
+def test_results_of_a_device_with_a_thousand_imported_commits_are_listed(any_service: Any) -> None:
+    """Each commit is an environment of its own, and SQLite joins 500 selects at most."""
+    send(any_service)
+    device = got(any_service, "/results")["items"][0]["device_name"]
+    place = make_environment(device, "imported0")
+    with any_service.context.database.transaction() as session:
+        for number in range(1001):
+            software = {"software_fingerprint": f"imported{number}"}
+            insert_environment(session, place.model_copy(update=software))
+    for imported, count in ((None, 8), ("true", 8), ("false", 0)):
+        query = {} if imported is None else {"imported": imported}
+        assert len(got(any_service, "/results", gpu=device, **query)["items"]) == count
