@@ -2,9 +2,10 @@
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import structlog
 
@@ -48,6 +49,7 @@ class ServiceContext:
     ) -> None:
         self.settings, self.database, self.queue = settings, database, queue
         self._shipped = catalogue
+        self._offered: tuple[Sequence[Mapping[str, Any]], Catalogue] | None = None
         self.jobs = Jobs(database, queue)
         self.authenticator = Authenticator(database, auth)
         self.limiter = RateLimiter(settings.writes_per_minute)
@@ -75,7 +77,12 @@ class ServiceContext:
     def catalogue(self) -> Catalogue:
         """The shipped kernels and those that live workers offer now."""
         with self.database.reading() as session:
-            return with_offers(self._shipped, offered_kernels(session))
+            offers = offered_kernels(session)
+        # every request asks, and what workers offer changes when one starts
+        known = self._offered
+        if known is None or known[0] != offers:
+            known = self._offered = (offers, with_offers(self._shipped, offers))
+        return known[1]
 
     def start(self) -> None:
         """Run reaper and event hub. Safe to call again."""
