@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..contract.alert import AlertDetail, AlertKind, AlertPatch, AlertState, AlertView
-from ..contract.job import UtcTime
 from ..store.alerts import AlertFilter, alerts_page, get_alert, patch_alert
 from .alert_records import alert_detail, alert_view
 from .answers import tagged
@@ -16,6 +15,7 @@ from .dependencies import READING, Context, Submitter
 from .documents import Body, body_docs, body_of
 from .paging import MOST_VALUES, Page, PageQuery, cut_page, decode_cursor, encode_cursor, link_next
 from .problems import problem_docs
+from .records import Moment
 from .result_routes import Text
 from .submission import Sender
 
@@ -32,7 +32,7 @@ class AlertQuery(PageQuery):
     kind: Annotated[list[AlertKind], Field(max_length=6, description="What it is about.")] = []
     kernel: Annotated[list[Text], Field(max_length=MOST_VALUES, description="Kernel.")] = []
     since: Annotated[
-        UtcTime | None, Field(description="Changed at or after this time, with its zone.")
+        Moment | None, Field(description="Changed at or after this time, with its zone.")
     ] = None
 
     def wanted(self) -> AlertFilter:

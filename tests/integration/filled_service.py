@@ -263,10 +263,13 @@ def _of_aggregates(filler: Filler) -> dict[str, list[Example]]:
 
 
 def _of_others(filler: Filler, spare: int) -> dict[str, list[Example]]:
-    alerts = [Example(path={"alert_id": alert_id}) for alert_id in filler.alerts(spare)]
-    changed = Example(path=alerts[0].path, body={"note": "known"}, media_type="application/json")
+    # what one operation changes is not what another one needs
+    changing, *alerts = [
+        Example(path={"alert_id": alert_id}) for alert_id in filler.alerts(spare + 1)
+    ]
+    changed = Example(path=changing.path, body={"note": "known"}, media_type="application/json")
     return {
-        "GET /api/v1/alerts/{alert_id}": alerts,
+        "GET /api/v1/alerts/{alert_id}": [changing],
         "PATCH /api/v1/alerts/{alert_id}": [changed],
         "POST /api/v1/alerts/{alert_id}/confirm": alerts,
         "GET /api/v1/kernels/{name}": [Example(path={"name": "flce"})],

@@ -184,6 +184,12 @@ def test_person_sets_state_owner_and_note_and_bad_ones_are_refused(site: Site) -
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["pointer"] == "/state"
     assert site.http.get("/api/v1/alerts/alt-none").status_code == 404
+    for moment in ("5", "2026-11-30T02:30:00"):
+        unclear = site.http.get("/api/v1/alerts", params={"since": moment})
+        assert (unclear.status_code, unclear.json()["errors"][0]["pointer"]) == (
+            422,
+            "/query/since",
+        )
     listed = site.get("/alerts", state="dismissed", kernel="liger")["items"]
     assert alert["id"] in [each["id"] for each in listed]
 
