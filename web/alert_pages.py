@@ -109,7 +109,7 @@ def _results_of(alert: AlertDetail) -> Given:
 
 def _may_confirm(alert: AlertDetail) -> bool:
     times = any(case.metric is AlertMetric.TIME for case in alert.cases)
-    return alert.state is AlertState.CANDIDATE and not alert.job_ids and times
+    return alert.state is AlertState.CANDIDATE and times
 
 
 def history_link(kernel: str, case: AlertCase) -> str:

@@ -20,8 +20,6 @@ def confirmation_jobs(alert: AlertRow) -> list[JobRequest]:
     """One job for all cases that differ in nothing but their shape. Raises ConflictError."""
     if alert.state != AlertState.CANDIDATE.value:
         raise ConflictError(f"alert {alert.id} is {alert.state}; only a candidate is confirmed")
-    if alert.job_ids:
-        raise ConflictError(f"alert {alert.id} is being measured again by {alert.job_ids[-1]}")
     cases = [case for case in alert.cases if case.metric == AlertMetric.TIME.value]
     if not cases:
         raise ConflictError(f"alert {alert.id} has no time to measure again")

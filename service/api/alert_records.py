@@ -7,7 +7,7 @@ from typing import Any
 from ..contract.alert import AlertCase, AlertDetail, AlertView
 from ..contract.words import Grade
 from ..statistics.change_points import find_changes, find_exact_steps
-from ..statistics.multiple_tests import adjusted_p_values
+from ..statistics.multiple_tests import FALSE_SHARE, adjusted_p_values
 from ..statistics.release_steps import MeasuredRatio, candidates_among, step_between
 from ..store.models import AlertCaseRow, AlertRow
 
@@ -41,19 +41,20 @@ def decides_alike(explain: Mapping[str, Any]) -> bool | None:
     cases = explain.get("cases")
     if not cases:
         return None
-    tests = [float(value) for value in explain.get("tests", [])]
-    return all(_again(case, tests) for case in cases)
+    return all(_again(case, explain["batches"][case["batch"]]) for case in cases)
 
 
-def _again(case: Mapping[str, Any], tests: Sequence[float]) -> bool:
-    if case["method"] == "release_steps":
-        before, after = (MeasuredRatio(*ratio) for ratio in case["ratios"])
-        step = step_between(before, after)
-        others = [value for value in tests if value != step.p_value]
-        adjusted = adjusted_p_values([step.p_value, *others])[0]
-        alone = candidates_among([step], false_share=1.0)[0][0]
-        return alone and adjusted <= 2 * max(case["adjusted_p_value"], 1e-12)
-    return _step_is_there(case)
+def _again(case: Mapping[str, Any], batch: Sequence[float]) -> bool:
+    if case["method"] != "release_steps":
+        return _step_is_there(case)
+    before, after = (MeasuredRatio(*ratio) for ratio in case["ratios"])
+    step = step_between(before, after)
+    others = list(batch)
+    if step.p_value in others:
+        others.remove(step.p_value)
+    adjusted = adjusted_p_values([step.p_value, *others])[0]
+    large = candidates_among([step], false_share=1.0)[0][0]
+    return large and adjusted <= FALSE_SHARE
 
 
 def _step_is_there(case: Mapping[str, Any]) -> bool:

@@ -16,11 +16,12 @@ import structlog
 from ..contract.alert import AlertKind
 from ..contract.catalogue import Catalogue, with_offers
 from ..contract.errors import ConflictError, LossbenchError
+from ..contract.words import JobState
 from ..settings import Settings
 from ..store.alert_findings import FoundNote
 from ..store.alert_models import AlertRow
 from ..store.alert_scan import overdue, scan_job
-from ..store.alert_settling import settle_alerts
+from ..store.alert_settling import have_ended, settle_alerts
 from ..store.alerts import add_jobs, get_alert, mark_scanned, record, record_notes, unscanned_jobs
 from ..store.database import Database
 from ..store.events import now
@@ -119,7 +120,10 @@ class AlertWatch:
     def confirm(self, alert_id: str, sender: Sender) -> AlertRow:
         """Submit the jobs that measure an alert again. Raises NotFoundError, ConflictError."""
         with self._database.reading() as session:
-            requests = confirmation_jobs(get_alert(session, alert_id))
+            alert = get_alert(session, alert_id)
+            requests = confirmation_jobs(alert)
+            if not have_ended(session, alert.job_ids):
+                raise ConflictError(f"alert {alert_id} is being measured again: see its jobs")
         jobs = [
             # without an idempotency key the digest of the body is not asked for
             self._submission.submit(request, "", sender).job
@@ -127,7 +131,7 @@ class AlertWatch:
         ]
         with self._database.transaction() as session:
             row = add_jobs(session, alert_id, [job.id for job in jobs])
-        if all(job.cells_total and job.state == "done" for job in jobs):
+        if all(job.state is JobState.DONE for job in jobs):
             raise ConflictError(
                 f"alert {alert_id} cannot be measured again here: no cell of {jobs[0].id} can run; "
                 "see its reasons"

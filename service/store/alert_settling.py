@@ -20,8 +20,8 @@ _EXPECTED = {
     AlertDirection.WORSE.value: Verdict.SLOWER,
     AlertDirection.BETTER.value: Verdict.FASTER,
 }
-Place = tuple[str, str, str]
-"""Params, case and pass."""
+Place = tuple[str, str, str, str]
+"""Params, case, pass and device."""
 
 
 def settle_alerts(session: Session) -> list[AlertRow]:
@@ -32,11 +32,12 @@ def settle_alerts(session: Session) -> list[AlertRow]:
         .options(selectinload(AlertRow.cases))
     )
     waiting = [alert for alert in session.scalars(query) if alert.job_ids]
-    ended = [alert for alert in waiting if _have_ended(session, alert.job_ids)]
+    ended = [alert for alert in waiting if have_ended(session, alert.job_ids)]
     return [alert for alert in ended if _settle(session, alert)]
 
 
-def _have_ended(session: Session, job_ids: Sequence[str]) -> bool:
+def have_ended(session: Session, job_ids: Sequence[str]) -> bool:
+    """Whether none of these jobs is queued or runs."""
     states = session.scalars(sa.select(JobRow.state).where(JobRow.id.in_(job_ids)))
     return all(state in _ENDED for state in states)
 
@@ -47,7 +48,7 @@ def _settle(session: Session, alert: AlertRow) -> bool:
     for job_id in alert.job_ids:
         for view in comparisons_of_job(session, job_id):
             params = view.candidate.partition("[")[2].removesuffix("]")
-            views[params, view.case, view.pass_.value] = view
+            views[params, view.case, view.pass_.value, view.device_name] = view
     times = [case for case in alert.cases if case.metric == AlertMetric.TIME.value]
     measured = [case for case in times if _place(case) in views]
     if all(case.comparison_id == views[_place(case)].id for case in measured):
@@ -63,7 +64,7 @@ def _settle(session: Session, alert: AlertRow) -> bool:
 
 
 def _place(case: AlertCaseRow) -> Place:
-    return case.params, case.case_text, case.pass_
+    return case.params, case.case_text, case.pass_, case.device_name
 
 
 def _judge(cases: Sequence[AlertCaseRow], views: Mapping[Place, ComparisonView]) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session, selectinload, undefer
 
@@ -132,8 +133,9 @@ def _add_cases(alert: AlertRow, cases: Sequence[FoundCase], tests: Sequence[floa
         return False
     alert.cases.extend(_case_row(case) for case in fresh)
     kept = [each for each in alert.explain.get("cases", []) if tuple(each["place"]) in known]
-    inputs = [*kept, *map(_inputs, fresh)]
-    alert.explain = finite_json({"tests": list(tests), "cases": inputs})
+    batches = [*alert.explain.get("batches", []), list(tests)]
+    inputs = [*kept, *(_inputs(case, len(batches) - 1) for case in fresh)]
+    alert.explain = finite_json({"batches": batches, "cases": inputs})
     sum_up(alert)
     return True
 
@@ -155,8 +157,9 @@ def _case_row(case: FoundCase) -> AlertCaseRow:
     )
 
 
-def _inputs(case: FoundCase) -> dict[str, Any]:
-    return {"place": list(case.place), "adjusted_p_value": case.adjusted_p_value, **case.inputs}
+def _inputs(case: FoundCase, batch: int) -> dict[str, Any]:
+    """What it takes to decide again; `batch` is the place of its p-values among the batches."""
+    return {"place": list(case.place), "batch": batch, **case.inputs}
 
 
 def sum_up(alert: AlertRow) -> None:
@@ -200,11 +203,22 @@ def _mark_fixed(session: Session, later: AlertRow) -> None:
 
 
 def _undoes(gain: AlertCaseRow, loss: AlertCaseRow) -> bool:
-    if _place(gain) != _place(loss) or gain.before_version == loss.before_version:
+    if _place(gain) != _place(loss) or not _follows(gain.after_version, loss.after_version):
         return False
     if gain.ratio is None or loss.ratio is None:
         return gain.after == loss.before
     return -math.log(gain.ratio) >= UNDOES * math.log(loss.ratio)
+
+
+def _follows(version: str, earlier: str) -> bool:
+    """Whether a release is newer; of commits and folders, whether it is another one.
+
+    Results of older releases may come in later: what they gained undoes nothing.
+    """
+    try:
+        return Version(version) > Version(earlier)
+    except InvalidVersion:
+        return version != earlier
 
 
 def with_note(alert: AlertRow, more: str) -> None:

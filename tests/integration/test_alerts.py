@@ -13,6 +13,7 @@ from lossbench.service.contract.catalogue import load_catalogue
 from lossbench.service.contract.run import MemoryReport
 from lossbench.service.contract.words import Grade, Verdict
 
+from .conftest import make_environment
 from .referee import Referee
 from .shared_sites import ENGINES, Site, open_site
 
@@ -103,6 +104,20 @@ def test_slower_release_is_found_measured_again_confirmed_and_fixed(site: Site) 
     assert (slower["state"], slower["note"]) == ("fixed", f"undone by {NEW}")
 
 
+def test_gain_of_an_older_release_measured_later_undoes_nothing(site: Site) -> None:
+    release(site, "0.8.0", 20.0, memory=memory(100))
+    release(site, "0.8.4", 20.0, memory=memory(130))
+    (larger,) = alerts(site)
+    assert larger["state"] == "confirmed"
+    release(site, "0.2.0", 20.0, memory=memory(200))
+    gain, larger = alerts(site)
+    assert (gain["before_version"], gain["better"]) == ("0.2.0", ["memory"])
+    assert larger["state"] == "confirmed"
+    release(site, "0.8.5", 20.0, memory=memory(100))
+    fixed = site.get(f"/alerts/{larger['id']}")
+    assert (fixed["state"], fixed["note"]) == ("fixed", "undone by 0.8.5")
+
+
 def test_change_that_is_not_seen_again_is_dismissed(site: Site) -> None:
     release(site, "0.5.0", 20.0)
     release(site, "0.5.5", 30.0)
@@ -123,6 +138,11 @@ def test_comparison_without_a_verdict_leaves_a_candidate(site: Site) -> None:
     (alert,) = alerts(site)
     decided = measured_again(site, alert["id"], verdict=Verdict.INCONCLUSIVE)
     assert (decided["state"], decided["cases"][0]["confirmed"]) == ("candidate", None)
+    again = site.http.post(f"/api/v1/alerts/{alert['id']}/confirm")
+    assert (again.status_code, len(again.json()["job_ids"])) == (202, 2)
+    meanwhile = site.http.post(f"/api/v1/alerts/{alert['id']}/confirm")
+    assert meanwhile.status_code == 409
+    assert "is being measured again" in meanwhile.json()["detail"]
 
 
 def test_memory_and_error_are_exact_and_need_no_second_measurement(site: Site) -> None:
@@ -279,3 +299,12 @@ def test_pages_list_an_alert_show_its_cases_and_take_a_form(site: Site) -> None:
     assert "&lt;b&gt;known&lt;/b&gt;" in again
     assert "Measure it again" not in again
     assert site.http.get("/alerts/alt-none").status_code == 404
+
+
+def test_comparison_on_another_device_decides_nothing(site: Site) -> None:
+    release(site, "0.5.3", 20.0)
+    release(site, "0.5.6", 30.0)
+    (alert,) = alerts(site)
+    elsewhere = make_environment("NVIDIA L40S", "another")
+    decided = measured_again(site, alert["id"], environment=elsewhere)
+    assert (decided["state"], decided["cases"][0]["confirmed"]) == ("candidate", None)
