@@ -15,7 +15,16 @@ from torch import Tensor
 
 from lossbench.service.statistics.summary import visit_log_ratio
 
-from .timing import VISITS, CpuStopwatch, CudaStopwatch, Stopwatch, Timed, make_visit, warm_up
+from .timing import (
+    VISITS,
+    Clock,
+    CpuStopwatch,
+    CudaStopwatch,
+    Stopwatch,
+    Timed,
+    make_visit,
+    warm_up,
+)
 from .vitals import VitalsSampler
 
 LIMIT = {"cuda": 0.01, "cpu": 0.03}
@@ -107,16 +116,20 @@ def controls(device: str) -> dict[str, float]:
 
 
 def same_code_log_ratio(
-    first: Timed, second: Timed, stopwatch: Stopwatch, lengths: Lengths, visits: int = VISITS
+    arms: tuple[Timed, Timed],
+    stopwatch: Stopwatch,
+    lengths: Lengths,
+    visits: int = VISITS,
+    clock: Clock = time.perf_counter,
 ) -> float:
     """Log ratio of two arms, each round of visits the mirror of the one before."""
     taken: dict[int, list[list[float]]] = {0: [], 1: []}
-    arms = (first, second)
     for visit in range(visits):
         for index in (0, 1) if visit % 2 == 0 else (1, 0):
             made = make_visit(
                 arms[index],
                 stopwatch,
+                clock,
                 lead_in_s=lengths.lead_in_s,
                 counted_s=lengths.counted_s,
             )
@@ -137,21 +150,27 @@ def _twins(device: str) -> tuple[Timed, Timed]:
 
 
 def self_test(
-    device: str, quick: bool = False, twins: tuple[Timed, Timed] | None = None
+    device: str,
+    quick: bool = False,
+    twins: tuple[Timed, Timed] | None = None,
+    stopwatch: Stopwatch | None = None,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, Any]:
     """The A/A test: `passed`, `log_ratios` of its attempts, `limit`, `seconds`.
 
-    `twins` stand in for the two arms. A failed attempt is repeated once.
+    `twins` stand in for the two arms, `stopwatch` and `clock` for the device's. A failed attempt
+    is repeated once.
     """
-    began = time.perf_counter()
+    began = clock()
     lengths = QUICK if quick or device == "cpu" else Lengths()
-    first, second = twins or _twins(device)
-    stopwatch, vitals = stopwatch_of(device), VitalsSampler(worker_pid=os.getpid())
+    arms = twins or _twins(device)
+    stopwatch = stopwatch or stopwatch_of(device)
+    vitals = VitalsSampler(worker_pid=os.getpid())
     vitals.start()
-    warm_up(first, stopwatch, lengths.warm_up_s, settled=vitals.is_steady)
+    warm_up(arms[0], stopwatch, lengths.warm_up_s, clock, settled=vitals.is_steady)
     log_ratios: list[float] = []
     while len(log_ratios) < ATTEMPTS:
-        log_ratios.append(same_code_log_ratio(first, second, stopwatch, lengths))
+        log_ratios.append(same_code_log_ratio(arms, stopwatch, lengths, clock=clock))
         if abs(log_ratios[-1]) <= LIMIT[device]:
             break
     signs = vitals.stop()
@@ -160,5 +179,5 @@ def self_test(
         "log_ratios": log_ratios,
         "limit": LIMIT[device],
         "flags": signs.flags(),
-        "seconds": time.perf_counter() - began,
+        "seconds": clock() - began,
     }

@@ -28,6 +28,8 @@ from lossbench.worker.order import CaseOrder, CellFindings, CellOrder
 from lossbench.worker.self_test import Call
 from lossbench.worker.timing import CpuStopwatch, Stopwatch, Timed, make_visit, warm_up
 
+from .fake_device import FakeDevice, steady
+
 CASE = Case.parse("N64-H32-V128-float32")
 CELL = CellOrder(0, Contender.parse("torch-naive"), Pass.FORWARD_BACKWARD)
 BURN = [sys.executable, "-c", "while True: pass"]
@@ -178,22 +180,20 @@ def test_baseline_with_too_few_samples_counts_too() -> None:
     assert flags(found) == {Flag.LOW_N}
 
 
-def test_arm_that_never_settles_is_not_steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "WARM_UP_CAP_S", 0.5)
-    lengths = itertools.cycle([0.001] * timing.GROUP + [0.004] * timing.GROUP)
-    unsteady = Call(lambda: time.sleep(next(lengths)))
-    found = CellFindings(steady=warm_up(unsteady, CpuStopwatch(), 0.0))
+def test_arm_that_never_settles_is_not_steady() -> None:
+    device = FakeDevice(lambda call: 0.004 if call // timing.GROUP % 2 else 0.001)
+    found = CellFindings(steady=warm_up(Call(lambda: None), device, 0.0, device.clock))
     assert Flag.NOT_STEADY in flags(found)
-    calm = CellFindings(steady=warm_up(spin(2.0), OwnTime(), 0.0))
+    device = steady(0.002)
+    calm = CellFindings(steady=warm_up(Call(lambda: None), device, 0.0, device.clock))
     assert Flag.NOT_STEADY not in flags(calm)
 
 
-def test_device_that_has_not_settled_is_not_steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "WARM_UP_CAP_S", 0.2)
-    calm = Call(lambda: time.sleep(0.001))
-    assert warm_up(calm, CpuStopwatch(), 0.0, settled=lambda: False) is False
+def test_device_that_has_not_settled_is_not_steady() -> None:
+    call, device = Call(lambda: None), steady(0.001)
+    assert warm_up(call, device, 0.0, device.clock, settled=lambda: False) is False
     answers = itertools.chain([False, False], itertools.repeat(True))
-    assert warm_up(calm, CpuStopwatch(), 0.0, settled=lambda: next(answers)) is True
+    assert warm_up(call, device, 0.0, device.clock, settled=lambda: next(answers)) is True
 
 
 def test_call_that_does_less_than_the_products_is_suspect() -> None:
@@ -239,11 +239,11 @@ def test_operations_are_those_of_the_products_on_valid_rows(
 
 
 def test_failed_self_test_makes_a_cpu_noisy() -> None:
-    steady = CellFindings(visits={0: [[5.0] * 4] * 6})
+    calm = CellFindings(visits={0: [[5.0] * 4] * 6})
     failed = HERE.model_copy(update={"facts": {"self_test_passed": False}})
     passed = HERE.model_copy(update={"facts": {"self_test_passed": True}})
-    assert flags(steady, environment=failed) == {Flag.NOISY}
-    assert flags(steady, environment=passed) == flags(steady) == set()
+    assert flags(calm, environment=failed) == {Flag.NOISY}
+    assert flags(calm, environment=passed) == flags(calm) == set()
 
 
 def test_memory_that_differs_from_step_to_step_is_flagged() -> None:

@@ -1,13 +1,15 @@
 """Visits and warm-up with a clock that only the timed calls move."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lossbench.worker import measure, timing
-from lossbench.worker.timing import CpuStopwatch, Timed, make_visit, warm_up
+from lossbench.worker.timing import CpuStopwatch, make_visit, warm_up
+
+from .fake_device import FakeDevice, steady
 
 
 class Arm:
@@ -21,26 +23,6 @@ class Arm:
 
     def call(self) -> None:
         self.done.append("call")
-
-
-class FakeDevice:
-    """Clock and stopwatch in one: each call takes what `seconds` says, and no other time passes."""
-
-    def __init__(self, seconds: Callable[[int], float]) -> None:
-        self._seconds, self.time_s, self.calls = seconds, 50.0, 0
-
-    def clock(self) -> float:
-        return self.time_s
-
-    def time(self, arm: Timed) -> tuple[float, float]:
-        took = self._seconds(self.calls)
-        self.calls += 1
-        self.time_s += took
-        return took * 1e3, self.calls / 1e3
-
-
-def steady(seconds: float) -> FakeDevice:
-    return FakeDevice(lambda _: seconds)
 
 
 def test_visit_leaves_out_the_lead_in() -> None:
