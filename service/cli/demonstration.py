@@ -107,9 +107,10 @@ def demo(
 def _load_shipped(settings: Settings) -> None:
     from ..store.database import Database
     from ..store.set_loading import load_shipped, summary
+    from ..store.shipped_tables import import_shipped, table_lines
 
     database = Database.from_settings(settings)
-    for line in summary(load_shipped(database)):
+    for line in (*summary(load_shipped(database)), *table_lines(import_shipped(database))):
         console.print(line)
     database.close()
 

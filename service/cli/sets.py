@@ -69,17 +69,22 @@ def load(
     """Load the results of a set file into the database; loading it again changes nothing.
 
     Records keep their ids, times, environments and workers, and name their set: jobs by the label
-    `set`, results and checks in their details.
+    `set`, results and checks in their details. Without a file the package's tables of other
+    benchmarks are imported too.
 
     Example: `lossbench db load h200-first.jsonl.gz`
     """
     from ..store.set_files import read_set, shipped_sets
     from ..store.set_loading import load_set, summary
+    from ..store.shipped_tables import import_shipped, table_lines
 
     sets = [read_set(path) for path in ([file] if file is not None else shipped_sets())]
     database = _database()
     for line in summary([load_set(database, found) for found in sets]):
         console.print(line)
+    if file is None:
+        for line in table_lines(import_shipped(database)):
+            console.print(line)
     database.close()
 
 

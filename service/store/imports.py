@@ -28,6 +28,7 @@ from .run_rows import NewRun, insert_runs
 NOT_OUR_PROTOCOL = 0
 """`protocol_version` of imported results: they were not measured by any of ours."""
 UNKNOWN_GPU = "unknown GPU"
+_BASELINE = Contender(kernel="torch-naive")
 _AT_ONCE = 500
 
 
@@ -66,6 +67,7 @@ class _Importer:
         self._given = given.model_dump(mode="json", exclude_none=True)
         self._filename = filename
         self._moment = now()
+        self._environments: dict[tuple[str | None, ...], Environment] = {}
 
     def store(self) -> Imported:
         rows, faults = self._distinct()
@@ -159,8 +161,8 @@ class _Importer:
             version=first.cell.contender.version,
             outcome=outcome,
             reason=None if outcome is Outcome.OK else f"so the {source} table says",
-            baseline=Contender(kernel="torch-naive"),
-            environment=environment_of_import(source, first),
+            baseline=_BASELINE,
+            environment=self._environment(source, first),
             processes=1,
             seed=0,
             protocol_version=NOT_OUR_PROTOCOL,
@@ -170,6 +172,13 @@ class _Importer:
             started_at=min(times, default=self._moment),
             ended_at=max(times, default=self._moment),
         )
+
+    def _environment(self, source: str, row: PeerRow) -> Environment:
+        """That of the row; a table has few."""
+        place = (source, row.gpu, row.version, row.commit)
+        if place not in self._environments:
+            self._environments[place] = environment_of_import(source, row)
+        return self._environments[place]
 
     def _facts(self, rows: Sequence[PeerRow], has_time: bool) -> dict[str, Any]:
         first = rows[0]

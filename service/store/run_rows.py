@@ -1,5 +1,6 @@
 """A run from its record to its rows, and the one way in which runs are stored: many at once."""
 
+import json
 import math
 import zlib
 from collections.abc import Iterator, Sequence
@@ -166,7 +167,8 @@ def _run_columns(run_id: str, record: RunRecord, environment_id: str) -> dict[st
 def _record_json(record: RunRecord) -> dict[str, Any]:
     """The whole record but raw samples and what has columns of its own; NaN becomes null."""
     left_out: dict[str, Any] = {"environment": True, "cell": True, "measurement": {"samples"}}
-    dumped: dict[str, Any] = finite_json(record.model_dump(mode="json", exclude=left_out))
+    # as text and back: pydantic writes null for NaN, and both ways are in compiled code
+    dumped: dict[str, Any] = json.loads(record.model_dump_json(exclude=left_out))
     return dumped
 
 

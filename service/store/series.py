@@ -7,6 +7,7 @@ are in no series.
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -151,6 +152,33 @@ POINT_COLUMNS: dict[str, Any] = {
 }
 """Columns of the points of a series, by their name in the API."""
 
+
+@lru_cache(maxsize=64)
+def _points_query(wanted: str, newest: bool, limit: int) -> sa.Select[Any]:
+    """Points of one series, the newest first.
+
+    The same statement, not an equal one, for the same question: to put it together and to fit its
+    columns to the kept text of an equal one takes longer than to run it.
+    """
+    query = sa.select(*POINT_COLUMNS.values())
+    if not newest:
+        query = query.where(RunRow.id < sa.bindparam("before"))
+    return (
+        filtered(query, ResultFilter.model_validate_json(wanted))
+        .join(EnvironmentRow, EnvironmentRow.id == RunRow.environment_id)
+        .where(
+            RunRow.case_text == sa.bindparam("case"),
+            RunRow.kernel.in_(sa.bindparam("names", expanding=True)),
+            RunRow.params == sa.bindparam("params"),
+            RunRow.pass_ == sa.bindparam("pass_"),
+            EnvironmentRow.device_name == sa.bindparam("device_name"),
+            RunRow.imported.is_(False),
+        )
+        .order_by(RunRow.id.desc())
+        .limit(limit)
+    )
+
+
 _TIMES = (
     "latency_ms", "latency_low_ms", "latency_high_ms", "ratio_to_baseline", "ratio_low",
     "ratio_high", "floor_ratio",
@@ -172,23 +200,11 @@ def series_points(
     numbers, an interpreted one no times.
     """
     before, limit = page
-    query = (
-        filtered(sa.select(*POINT_COLUMNS.values()), wanted)
-        .join(EnvironmentRow, EnvironmentRow.id == RunRow.environment_id)
-        .where(
-            RunRow.case_text == key.case,
-            RunRow.kernel.in_(names),
-            RunRow.params == key.params,
-            RunRow.pass_ == key.pass_,
-            EnvironmentRow.device_name == key.device_name,
-            RunRow.imported.is_(False),
-        )
-        .order_by(RunRow.id.desc())
-        .limit(limit + 1)
-    )
-    if before is not None:
-        query = query.where(RunRow.id < before)
-    rows = [tuple(row) for row in session.execute(query)]
+    query = _points_query(wanted.model_dump_json(exclude_defaults=True), before is None, limit + 1)
+    sought = {name: value for name, value in key._asdict().items() if name != "kernel"}
+    sought |= {"names": tuple(names)} | ({} if before is None else {"before": before})
+    # rows as the driver gives them: the ORM would take as long again to look at each
+    rows = session.connection().execute(query, sought).all()
     following = rows[limit - 1][0] if len(rows) > limit else None
     rows = sorted(reversed(rows[:limit]), key=_ranks(rows))
     taken = zip(*rows, strict=True) if rows else ([] for _ in POINT_COLUMNS)
@@ -199,7 +215,7 @@ def series_points(
     return columns, following
 
 
-def _ranks(rows: Sequence[tuple[Any, ...]]) -> Any:
+def _ranks(rows: Sequence[Sequence[Any]]) -> Any:
     """Sort key of a row: releases by PEP 440, then commits and folders by when they appeared."""
     place = list(POINT_COLUMNS).index("version")
     order: dict[str | None, tuple[int, Any]] = {}
@@ -210,10 +226,16 @@ def _ranks(rows: Sequence[tuple[Any, ...]]) -> Any:
 
 
 def _rank(version: str | None, age: int) -> tuple[int, Any]:
+    release = _release(version)
+    return (1, age) if release is None else (0, release)
+
+
+@lru_cache(maxsize=4096)
+def _release(version: str | None) -> Version | None:
     try:
-        return 0, Version(version or "0")
+        return Version(version or "0")
     except InvalidVersion:
-        return 1, age
+        return None
 
 
 def _withhold(columns: dict[str, list[Any]]) -> None:

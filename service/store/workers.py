@@ -88,8 +88,11 @@ def list_workers(session: Session, live_only: bool = False) -> list[WorkerRow]:
 
 def offered_kernels(session: Session) -> list[dict[str, Any]]:
     """What each live worker offers beyond the shipped catalogue, the latest started last."""
-    query = sa.select(WorkerRow.kernels).where(WorkerRow.state.in_(LIVE)).order_by(WorkerRow.id)
-    return [kernels for kernels in session.scalars(query) if kernels]
+    return [kernels for (kernels,) in session.connection().execute(_OFFERS) if kernels]
+
+
+_OFFERS = sa.select(WorkerRow.kernels).where(WorkerRow.state.in_(LIVE)).order_by(WorkerRow.id)
+"""Put together once: every request asks."""
 
 
 def get_worker(session: Session, worker_id: str) -> WorkerRow:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ LAYOUTS: dict[PeerFormat, Layout] = {
     module.LAYOUT.format: module.LAYOUT for module in (liger, tritonbench, cce, pytorch_lce)
 }
 LONGEST_CONFIG = 20_000
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def _named(columns: list[str], cells: list[str]) -> dict[str, str]:
         longest = LONGEST_CONFIG if column == "extra_benchmark_config_str" else LONGEST_CELL
         if len(cell) > longest:
             raise BadCellError(column, cell, f"longer than {longest} characters")
-        if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in cell):
+        if _UNSTORABLE.search(cell):
             raise BadCellError(column, "", "holds a NUL character")
     return dict(zip(columns, cells, strict=True))
 

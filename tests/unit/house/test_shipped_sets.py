@@ -6,10 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from lossbench.service.store.database import Database, upgrade_schema
+from lossbench.service.store.models import RunRow
 from lossbench.service.store.set_files import read_set, shipped_sets
 from lossbench.service.store.set_loading import load_shipped
+from lossbench.service.store.shipped_tables import import_shipped
 
 MOST_BYTES = 2**20
 MOST_SECONDS = 3.0
@@ -35,6 +38,20 @@ def test_shipped_sets_load_once_and_fast(tmp_path: Path) -> None:
     assert time.perf_counter() - began < MOST_SECONDS
     assert all(sum(loaded.new.values()) > 0 for loaded in first)
     assert all(sum(loaded.new.values()) == 0 for loaded in load_shipped(database))
+    database.close()
+
+
+def test_shipped_tables_are_imported_once_and_whole(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'lossbench.db'}")
+    upgrade_schema(database)
+    (first,), (second,) = import_shipped(database), import_shipped(database)
+    assert (first.name, first.done.added, first.done.refused) == (
+        "liger-benchmark-history.csv", 48, 0
+    )  # fmt: skip
+    assert (second.done.added, second.done.known, second.done.results_added) == (0, 48, 0)
+    assert first.done.results_added > 0
+    with database.reading() as session:
+        assert set(session.scalars(sa.select(RunRow.imported))) == {True}
     database.close()
 
 
