@@ -94,9 +94,10 @@ $(VENV)/lnt/bin/lnt: | $(BIN)/python
 
 # LABELLED is a folder with the labelled series that docs/reference/detection.md names.
 .PHONY: compare-detectors
-compare-detectors: $(DEV_STAMP) $(VENV)/asv/bin/asv $(VENV)/otava/bin/otava ## print the change detector beside asv and Otava, on the same series (LABELLED=)
+compare-detectors: $(DEV_STAMP) $(VENV)/asv/bin/asv $(VENV)/otava/bin/otava ## measure the change detector beside asv and Otava, for the page and the docs (LABELLED=)
 	$(BIN)/python -P tests/benchmarks/detection.py --asv $(VENV)/asv/bin/python \
-	  --otava $(VENV)/otava/bin/python $(if $(LABELLED),--labelled $(LABELLED))
+	  --otava $(VENV)/otava/bin/python --json web/detector_score.json \
+	  $(if $(LABELLED),--labelled $(LABELLED))
 
 # Otava pins numpy and scipy; asv has no need of ours.
 $(VENV)/asv/bin/asv: | $(BIN)/python

@@ -9,6 +9,7 @@ from lossbench.service.api.problems import Problem
 from . import assets
 from .alert_pages import alert_pages
 from .compare_pages import compare_pages
+from .detector_pages import detector_pages
 from .history_pages import history_pages
 from .job_pages import job_pages
 from .kernel_pages import kernel_pages
@@ -54,6 +55,7 @@ def create_app(context: ServiceContext) -> FastAPI:
         view_pages(context),
         shape_pages(context),
         pareto_pages(context),
+        detector_pages(),
         alert_pages(context),
         kernel_pages(context),
         machine_pages(context),

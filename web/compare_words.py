@@ -10,9 +10,10 @@ from lossbench.service.contract.errors import Fault, InvalidRequestError
 from lossbench.service.contract.result import OutputErrorView
 from lossbench.service.contract.words import Outcome, Verdict
 from lossbench.service.plots import text
-from lossbench.service.plots.arrows import ERROR, FLOOR, arrows
+from lossbench.service.plots.arrows import arrows
 from lossbench.service.plots.chunk_errors import ChunkError, chunk_errors
 from lossbench.service.plots.diverging import Bar
+from lossbench.service.plots.log_scale import ERROR, FLOOR
 from lossbench.service.plots.panels import PASS_WORDS
 from lossbench.service.plots.report import COUNTED
 
@@ -189,7 +190,7 @@ def tab_figures(
 
 
 def _both(pairs: Sequence[Pair], name: str) -> list[tuple[str, float | None, float | None]]:
-    return [(p.label, _measured(p.base, name), _measured(p.cand, name)) for p in pairs]
+    return [(p.label, measured(p.base, name), measured(p.cand, name)) for p in pairs]
 
 
 HEADINGS = ("case", "candidate", "time ratio (95 %)", "verdict", "time, ms", "workspace", "error")
@@ -209,15 +210,16 @@ def compare_markdown(comparison: Comparison) -> str:
                 f"`{summary.used}`",
                 f"{ratio} ({bounds})" if cell.ratio_low is not None else ratio,
                 str(cell.verdict or "none").replace("_", " "),
-                " → ".join(text.digits(_measured(side, "latency_ms")) for side in sides),
-                " → ".join(text.in_bytes(_measured(side, "workspace_bytes")) for side in sides),
+                " → ".join(text.digits(measured(side, "latency_ms")) for side in sides),
+                " → ".join(text.in_bytes(measured(side, "workspace_bytes")) for side in sides),
                 " → ".join(str(side.grade or text.NONE) if side else text.NONE for side in sides),
             ]
             lines.append(_line(cells))
     return "\n".join(lines) + "\n"
 
 
-def _measured(side: Side | None, name: str) -> Any:
+def measured(side: Side | None, name: str) -> Any:
+    """A number of a side that is `ok`, else None."""
     return getattr(side, name) if side is not None and side.outcome is Outcome.OK else None
 
 

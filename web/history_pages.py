@@ -1,7 +1,7 @@
 """`/history`: every contender lineage over its versions; imported results apart."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastapi import APIRouter, Depends, Request, Response
 from sqlalchemy.orm import Session
@@ -14,10 +14,10 @@ from lossbench.service.api.saved_views import HISTORY, ResultsView
 from lossbench.service.contract.alert import AlertKind, AlertView
 from lossbench.service.contract.words import Pass
 from lossbench.service.plots import text
+from lossbench.service.plots.imported_times import Imported, imported_figure
 from lossbench.service.plots.lineages import (
-    Imported,
+    Change,
     Lineage,
-    imported_figure,
     lineage_figure,
     lineage_markdown,
 )
@@ -29,7 +29,7 @@ from lossbench.service.store.permalinks import highest_result_id
 from .address import Given, checked, given_of, kept_fields, query_with
 from .exports import exports_of
 from .frozen import Drawable, Moment
-from .history_queries import Places, imported_of, lineages_of, places_of, told_of
+from .history_queries import Places, changes_at, imported_of, lineages_of, places_of, told_of
 from .rendering import page
 
 MOST_ALERTS = 8
@@ -52,6 +52,8 @@ class Loaded:
     """Id of the newest of all results."""
     alerts: Sequence[AlertView]
     """Changes of the kernels shown, the newest first."""
+    changes: Sequence[Change]
+    """Those on the case shown, each at its version."""
 
 
 def history_pages(context: ServiceContext) -> APIRouter:
@@ -79,7 +81,9 @@ def _load(session: Session, context: ServiceContext, asked: ResultsView) -> Load
     others = places if same else places_of(session, context.catalogue, free, MOST_TO_CHOOSE)
     imported = imported_of(session, wanted)
     known = (others, device_names(session), highest_result_id(session))
-    return Loaded(places, lineages, imported, *known, alerts_about(session, lineages))
+    changes = changes_at(session, places.order[0], lineages) if places.order else []
+    alerts = alerts_about(session, lineages)
+    return Loaded(places, lineages, imported, *known, alerts, changes)
 
 
 def alerts_about(session: Session, lineages: Sequence[Lineage]) -> list[AlertView]:
@@ -123,7 +127,7 @@ def _draw(
         place=place,
         lineages=lineages,
         told=told_of(lineages, context.catalogue),
-        alerts=() if moment else found.alerts,
+        alerts=found.alerts,
         lines_total=len(places.lines[place]) if place else 0,
         complete=places.complete,
         where=where,
@@ -134,7 +138,7 @@ def _draw(
         bounds=text.interval,
         changing=any(len(each.versions) > 1 for each in lineages),
         single=[each for each in lineages if each not in grown],
-        figure_data=lineage_figure(grown, where) if grown else None,
+        figure_data=lineage_figure(grown, where, found.changes) if grown else None,
         imported=found.imported,
         imported_data=imported_figure(found.imported) if found.imported else None,
         exports=exports_of(
@@ -147,5 +151,10 @@ def _draw(
     )
 
 
-HISTORY_PAGE = Drawable(HISTORY, _load, _draw)
+def _load_then(session: Session, context: ServiceContext, asked: ResultsView) -> Loaded:
+    """As of a moment: what was known of a change then is not kept."""
+    return replace(_load(session, context, asked), alerts=(), changes=())
+
+
+HISTORY_PAGE = Drawable(HISTORY, _load_then, _draw)
 """The page, also as of a moment."""

@@ -7,13 +7,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from lossbench.service.contract.alert import AlertDirection
 from lossbench.service.contract.catalogue import Catalogue
 from lossbench.service.contract.lineage import current_name, names_of
 from lossbench.service.contract.words import Outcome, Pass
-from lossbench.service.plots.lineages import Imported, Lineage, LineagePoint
+from lossbench.service.plots.imported_times import Imported
+from lossbench.service.plots.lineages import Change, Lineage, LineagePoint
 from lossbench.service.plots.panels import PASS_WORDS
 from lossbench.service.plots.steps import step_sentences
 from lossbench.service.store.aggregates import MOST_READ, newest_keys
+from lossbench.service.store.alerts import alert_cases_at
 from lossbench.service.store.models import EnvironmentRow, RunRow
 from lossbench.service.store.results import ResultFilter, filtered
 from lossbench.service.store.series import SeriesKey, series_points
@@ -100,6 +103,22 @@ def told_of(lineages: Sequence[Lineage], catalogue: Catalogue) -> list[str]:
     """Where lineages got slower, faster, repaired: one sentence each."""
     return [
         line for each in lineages for line in step_sentences(each, _own_versions(catalogue, each))
+    ]
+
+
+def changes_at(session: Session, place: Place, lineages: Sequence[Lineage]) -> list[Change]:
+    """Alerts about these lineages on one case, pass and device, whatever became of them."""
+    kernels = sorted({lineage.kernel for lineage in lineages})
+    return [
+        Change(
+            row.alert.kernel or "",
+            row.params,
+            row.metric,
+            row.after_version,
+            row.direction == AlertDirection.WORSE.value,
+            row.alert.state,
+        )
+        for row in alert_cases_at(session, kernels, place)
     ]
 
 

@@ -34,6 +34,7 @@ from lossbench.service.store.views import result_view
 
 from .address import kept_fields
 from .compare_queries import NOTHING_BESIDE, ErrorsBeside, errors_beside, measured_contenders
+from .compare_several import several_figures
 from .compare_words import (
     Figure,
     Pair,
@@ -260,10 +261,12 @@ def _pair(row: Row) -> Pair:
 
 
 def _figures(tab: str, rows: Sequence[Row], table: Table) -> list[Figure]:
-    """Figures of a tab, where there is one candidate."""
+    """Figures of a tab: bars or arrows of one candidate, marks of several."""
     found = table.comparison
-    if found is None or len(found.candidates) != 1:
+    if found is None:
         return []
+    if len(found.candidates) > 1:
+        return several_figures(tab, found)
     names = (found.base.used, found.candidates[0].used)
     bars = _figure(found, rows)
     return tab_figures(tab, [_pair(row) for row in rows], bars, names, table.beside.chunks)

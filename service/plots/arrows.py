@@ -7,16 +7,12 @@ from typing import Any, NamedTuple
 
 from . import text, theme
 from .case_labels import case_labels
+from .log_scale import Scale, draw_rule, log_axis
 from .panels import Axes, Stack
 from .shape_map import FASTER, SLOWER
 
 MOST_ARROWS = 40
 """Arrows of one figure, those that moved most; the table has the rest."""
-TICK_STEPS = (
-    (1,), (2, 5), (1.5, 3, 7), (1.2, 4), tuple(n / 20 for n in range(20, 200)),
-    tuple(n / 100 for n in range(100, 1000)),
-)  # fmt: skip
-"""Numbers on the axis, the roundest first."""
 STILL = 0.005
 """Numbers whose ratio is nearer to 1 than this have not moved."""
 
@@ -32,26 +28,6 @@ class Arrow(NamedTuple):
     def moved(self) -> float:
         """log2 of after over before."""
         return math.log2(self.after / self.before)
-
-
-class Scale(NamedTuple):
-    """What the arrows are of: the title of the figure, of the axis, and a rule with its words."""
-
-    title: str
-    axis: str
-    rule: float
-    rule_words: str
-
-
-FLOOR = Scale(
-    "Distance to the floor", "time / floor (lower is better)", 1.0, "the floor: the bare products"
-)
-ERROR = Scale(
-    "Worst error over torch's own",
-    "error / torch's own (lower is better)",
-    1.0,
-    "torch's own error in this dtype",
-)
 
 
 def arrows(
@@ -81,55 +57,10 @@ def arrows(
     low, high = min(ends), max(ends)
     cases = case_labels([arrow.label for arrow in shown])
     heading = f"each arrow: one case, {cases.shared}".rstrip(", ")
-    axes = stack.add(heading, cases.lines, _axis(scale, low, high))
-    _rule(stack, axes, scale, len(shown))
+    axes = stack.add(heading, cases.lines, log_axis(scale, low, high))
+    draw_rule(stack, axes, scale, len(shown))
     _draw(stack, axes, shown)
     return stack.figure()
-
-
-def _axis(scale: Scale, low: float, high: float) -> dict[str, Any]:
-    # at least a fifth of an octave, so that equal numbers do not look far apart
-    span = max(math.log10(high / low), 0.06)
-    left, right = math.log10(low) - 0.06 * span, math.log10(high) + 0.4 * span
-    ticks = _ticks(10**left, 10**right)
-    return {
-        "title": {"text": scale.axis, "standoff": 4},
-        "type": "log",
-        "range": [left, right],
-        "tickmode": "array",
-        "tickangle": 0,
-        "tickvals": ticks,
-        "ticktext": [f"{tick:g}" for tick in ticks],
-    }
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers, at most five, far enough apart for a phone."""
-    least = 0.22 * math.log10(high / low)
-    kept: list[float] = []
-    for steps in TICK_STEPS:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        for tick in (step * 10.0**power for power in powers for step in steps):
-            apart = all(abs(math.log10(tick / other)) >= least for other in kept)
-            if low <= tick <= high and apart:
-                kept.append(tick)
-        if len(kept) > 2:
-            break
-    return sorted(kept)
-
-
-def _rule(stack: Stack, axes: Axes, scale: Scale, rows: int) -> None:
-    stack.trace(
-        axes,
-        type="scatter",
-        mode="lines",
-        name="rule",
-        x=[scale.rule, scale.rule],
-        y=[-0.5, rows - 0.5],
-        line={"color": theme.NEUTRAL, "dash": "dash", "width": 1.5},
-        meta=theme.RULE,
-        hoverinfo="skip",
-    )
 
 
 def _way(arrow: Arrow) -> str:

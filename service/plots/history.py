@@ -8,7 +8,7 @@ from ..contract.words import Outcome
 from . import text, theme
 from .latency import speed
 from .panels import Axes, Gap, Panel, Selection, select
-from .planes import HEADROOM, UP_STANDOFF, Planes, axis, label_place
+from .planes import UP_STANDOFF, Planes, axis, label_place
 from .versions import NO_VERSION, version_order
 
 BAND = 0.15
@@ -84,7 +84,7 @@ def _panel(planes: Planes, panel: Panel, older: Sequence[Result]) -> None:
             hoverinfo="skip",
         )
     words = [f"{row.gap}: {row.label}" for row in panel.rows(_ratio) if row.gap]
-    planes.words(axes, (max(0.5, len(versions) - 0.5), highest * HEADROOM), words)
+    planes.words(axes, max(0.5, len(versions) - 0.5), words)
 
 
 def _lines(panel: Panel) -> Iterator[tuple[str, list[Result]]]:

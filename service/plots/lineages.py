@@ -12,6 +12,7 @@ from . import text, theme
 from .history import BAND
 from .panels import Axes
 from .planes import HEADROOM, UP_STANDOFF, Planes, axis
+from .shape_map import FASTER, SLOWER
 from .versions import NO_VERSION, version_order
 
 MOST_REPLICATES = 500
@@ -73,21 +74,43 @@ class Lineage:
         return [found[name] for name in self.versions]
 
 
+class Change(NamedTuple):
+    """A stored alert about a lineage: which metric changed in which version, and what became of it.
+
+    `metric` is `time`, `memory` or `error`; `state` the alert's.
+    """
+
+    kernel: str
+    params: str
+    metric: str
+    version: str
+    is_worse: bool
+    state: str
+
+
 class _Panel(NamedTuple):
     """What one of the three panels shows."""
 
+    metric: str
     title: str
     value: Callable[[LineagePoint], float | None]
     banded: bool
 
 
-def lineage_figure(lineages: Sequence[Lineage], where: str) -> dict[str, Any]:
-    """A row of three panels for each kernel: time over the baseline, workspace, worst error."""
+def lineage_figure(
+    lineages: Sequence[Lineage], where: str, changes: Sequence[Change] = ()
+) -> dict[str, Any]:
+    """A row of three panels for each kernel: time over the baseline, workspace, worst error.
+
+    Changes are marked at the version that brought them.
+    """
     notes = [
         html.escape(where),
         "line: newest result of each version · band: its 95 %",
         "faint: older results · dashed: environment changed",
     ]
+    if changes:
+        notes.append("△ worse, ▽ better, and what became of the alert")
     kernels: dict[str, list[Lineage]] = {}
     for lineage in lineages:
         kernels.setdefault(lineage.kernel, []).append(lineage)
@@ -95,24 +118,29 @@ def lineage_figure(lineages: Sequence[Lineage], where: str) -> dict[str, Any]:
         notes.append(f"the first {MOST_KERNELS} of {len(kernels)} kernels; choose one to see it")
     planes = Planes("Time, memory and error by version", notes, columns=3)
     for kernel, members in list(kernels.items())[:MOST_KERNELS]:
-        _row(planes, kernel, members)
+        _row(planes, kernel, members, changes)
     return planes.figure()
 
 
-def _row(planes: Planes, kernel: str, members: Sequence[Lineage]) -> None:
+def _row(
+    planes: Planes, kernel: str, members: Sequence[Lineage], changes: Sequence[Change]
+) -> None:
     points = [point for lineage in members for point in lineage.points]
     versions = version_order((point.version, point.moment) for point in points)
     place = {version: index for index, version in enumerate(versions)}
     most = max((point.workspace_bytes or 0 for point in points), default=0)
     unit, size = text.byte_unit(most)
     panels = (
-        _Panel("time / baseline (lower is better)", lambda point: point.ratio, True),
+        _Panel("time", "time / baseline (lower is better)", lambda point: point.ratio, True),
         _Panel(
+            "memory",
             f"workspace, {unit} (lower is better)",
             lambda p: None if p.workspace_bytes is None else p.workspace_bytes / size,
             False,
         ),
-        _Panel("worst error / torch's own (lower is better)", lambda p: p.error_ratio, False),
+        _Panel(
+            "error", "worst error / torch's own (lower is better)", lambda p: p.error_ratio, False
+        ),
     )
     for panel in panels:
         values = [panel.value(point) for point in points]
@@ -133,13 +161,14 @@ def _row(planes: Planes, kernel: str, members: Sequence[Lineage]) -> None:
         _environments(planes, axes, members, place, highest * HEADROOM)
         for index, lineage in enumerate(members):
             _line(planes, axes, (lineage, LAST_PLACES[index % 2]), panel, place)
+            _changes(planes, axes, lineage, panel, (changes, place))
         gaps = [
             f"{_gap(point)}: {point.name}"
             for lineage in members
             for point in lineage.newest
             if panel.value(point) is None
         ]
-        planes.words(axes, (max(0.5, len(versions) - 0.5), highest * HEADROOM), gaps)
+        planes.words(axes, max(0.5, len(versions) - 0.5), gaps)
 
 
 def _environments(
@@ -240,6 +269,52 @@ def _older(
         )
 
 
+def _changes(
+    planes: Planes,
+    axes: Axes,
+    lineage: Lineage,
+    panel: _Panel,
+    marked: tuple[Sequence[Change], dict[str, int]],
+) -> None:
+    """A triangle around the point of each version that an alert is about."""
+    changes, place = marked
+    values = {point.name: panel.value(point) for point in lineage.newest}
+    shown = [
+        change
+        for change in changes
+        if (change.kernel, change.params) == (lineage.kernel, lineage.params)
+        and change.metric == panel.metric
+        and values.get(change.version) is not None
+    ]
+    if shown:
+        planes.trace(
+            axes,
+            mode="markers+text",
+            name="changes",
+            x=[place[change.version] for change in shown],
+            y=[values[change.version] for change in shown],
+            text=[f" {change.state}" for change in shown],
+            textposition="middle right",
+            textfont={"size": theme.SMALL_FONT_SIZE},
+            marker={
+                "symbol": [
+                    "triangle-up-open" if change.is_worse else "triangle-down-open"
+                    for change in shown
+                ],
+                "color": [SLOWER if change.is_worse else FASTER for change in shown],
+                "size": 16,
+                "line": {"width": 2},
+            },
+            hovertext=[
+                f"{html.escape(lineage.label)} {html.escape(change.version)}: {change.metric} "
+                f"{'worse' if change.is_worse else 'better'}, {change.state}"
+                for change in shown
+            ],
+            hoverinfo="text",
+            cliponaxis=False,
+        )
+
+
 def _gap(point: LineagePoint) -> str:
     """Why a point has no number in a panel."""
     if point.outcome != Outcome.OK.value:
@@ -266,51 +341,6 @@ def _hover(lineage: Lineage, point: LineagePoint) -> str:
         *(flag.replace("_", " ") for flag in point.flags),
     ]
     return "<br>".join(lines)
-
-
-class Imported(NamedTuple):
-    """Lineages of another benchmark's table on one case, pass and device."""
-
-    heading: str
-    lineages: Sequence[Lineage]
-
-
-def imported_figure(groups: Sequence[Imported]) -> dict[str, Any]:
-    """Time of imported results by the day they were measured; nobody checked them here."""
-    notes = ("as their authors published them", "no interval, no error, no memory")
-    planes = Planes("Imported, not measured here", notes, columns=2)
-    for group in groups:
-        times = [p.latency_ms or 0.0 for lineage in group.lineages for p in lineage.points]
-        axes = planes.add(
-            html.escape(group.heading),
-            {
-                "title": {"text": "day of the measurement", "standoff": 4},
-                "type": "date",
-                "nticks": 5,
-            },
-            axis("time per call, ms (lower is better)", max(times, default=1.0), UP_STANDOFF),
-        )
-        for index, lineage in enumerate(group.lineages):
-            points = sorted(lineage.points, key=lambda point: point.moment)[-MOST_REPLICATES:]
-            planes.trace(
-                axes,
-                mode="lines+markers+text",
-                name=lineage.label,
-                x=[point.moment.strftime("%Y-%m-%d %H:%M") for point in points],
-                y=[point.latency_ms for point in points],
-                text=[html.escape(f"{lineage.kernel} {point.version or ''}") for point in points],
-                textposition="bottom center" if index % 2 else "top center",
-                textfont={"size": theme.SMALL_FONT_SIZE},
-                line={"color": theme.colour(lineage.kernel), "width": 1.5, "dash": "dot"},
-                marker={"symbol": theme.UNGRADED_SYMBOL, "size": 7},
-                hovertext=[
-                    f"{html.escape(lineage.label)} {text.milliseconds(p.latency_ms)}"
-                    for p in points
-                ],
-                hoverinfo="text",
-                cliponaxis=False,
-            )
-    return planes.figure()
 
 
 HEADINGS = (

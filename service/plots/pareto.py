@@ -22,7 +22,7 @@ LEGEND = (
 FAST = "fast but inexact"
 WIDE = 16
 """From this ratio of the largest to the smallest workspace on, the axis is logarithmic."""
-WIDTH_PX = 300.0
+WIDTH_PX = 270.0
 """Width that labels are placed for: a panel on a phone."""
 WRAP_AT = 44
 LEAST = 1024
@@ -119,6 +119,12 @@ def draw_front(planes: Planes, heading: str, marks: Sequence[Mark], words: Seque
     slowest = max((mark.time_ms for mark in marks), default=1.0)
     memory = _memory(marks)
     axes = planes.add(heading, axis("time per call, ms (lower is better)", slowest), memory.axis)
+    inexact = tempting(marks)
+    lines = [f"{inexact_words(mark, marks)}: {mark.label}" for mark in inexact]
+    # first, for they take room from the axis that the labels are placed on
+    planes.words(
+        axes, slowest * HEADROOM, [_wrapped(html.escape(line)) for line in (*lines, *words)]
+    )
     _families(planes, axes, marks, memory)
     front = front_of(marks)
     if front:
@@ -131,7 +137,6 @@ def draw_front(planes: Planes, heading: str, marks: Sequence[Mark], words: Seque
             line={"color": theme.NEUTRAL, "width": 1.5, "shape": "hv"},
             hoverinfo="skip",
         )
-    inexact = tempting(marks)
     labels = _labels(marks, {m for m in marks if _at(m) in front or m in inexact}, memory)
     planes.trace(
         axes,
@@ -151,9 +156,6 @@ def draw_front(planes: Planes, heading: str, marks: Sequence[Mark], words: Seque
         hoverinfo="text",
         cliponaxis=False,
     )
-    lines = [f"{inexact_words(mark, marks)}: {mark.label}" for mark in inexact]
-    lines = [_wrapped(html.escape(line)) for line in (*lines, *words)]
-    planes.words(axes, (slowest * HEADROOM, memory.top), lines)
 
 
 def _wrapped(line: str) -> str:
@@ -162,11 +164,10 @@ def _wrapped(line: str) -> str:
 
 
 class _Memory(NamedTuple):
-    """The vertical axis: its layout, bytes of its unit, upper end, least bytes that it can show."""
+    """The vertical axis: its layout, bytes of its unit, and the least bytes that it can show."""
 
     axis: dict[str, Any]
     size: int
-    top: float
     least: int = 0
 
     def up(self, workspace_bytes: int) -> float:
@@ -188,7 +189,7 @@ def _memory(marks: Sequence[Mark]) -> _Memory:
     if largest < WIDE * least:
         title = f"workspace, {unit} (lower is better)"
         scale = axis(title, largest / size, UP_STANDOFF)
-        return _Memory(scale, size, largest / size * HEADROOM)
+        return _Memory(scale, size)
     low, high = math.log10(least / 3 / size), math.log10(largest * 4 / size)
     steps = range(math.ceil(math.log2(least / 3)), math.floor(math.log2(largest * 4)) + 1)
     ticks = [2**step for step in steps if step % 4 == 0]
@@ -200,7 +201,7 @@ def _memory(marks: Sequence[Mark]) -> _Memory:
         "tickvals": [tick / size for tick in ticks],
         "ticktext": [_tick(tick) for tick in ticks],
     }
-    return _Memory(scale, size, 10**high, LEAST)
+    return _Memory(scale, size, LEAST)
 
 
 def _tick(tick: int) -> str:

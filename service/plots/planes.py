@@ -12,6 +12,11 @@ GUTTER = 0.2
 """Share of a column that is left free for the axis of the next one."""
 UP_STANDOFF = 6
 """Pixels between the numbers of a vertical axis and its title."""
+WORDS_PX = 14
+"""Height of a line of words."""
+MOST_WORDS = 6
+MOST_STRIP = 0.5
+"""Largest share of a panel that words take from its points."""
 HEADROOM = 1.12
 """Length of an axis over its largest value, so that marks and words stay inside."""
 
@@ -53,21 +58,33 @@ class Planes:
         """A scatter trace on one panel."""
         self._data.append({"type": "scatter", **properties, "xaxis": axes.x, "yaxis": axes.y})
 
-    def words(self, axes: Axes, place: tuple[Any, float], lines: Sequence[str]) -> None:
-        """Lines of what has no number here, in the upper right corner, where few points lie."""
-        if lines:
-            self.trace(
-                axes,
-                mode="text",
-                name="gaps",
-                x=[place[0]],
-                y=[place[1]],
-                text=["<br>".join(lines)],
-                textposition="bottom left",
-                textfont={"style": "italic", "size": theme.SMALL_FONT_SIZE},
-                hoverinfo="skip",
-                cliponaxis=False,
-            )
+    def words(self, axes: Axes, right: float, lines: Sequence[str]) -> None:
+        """Lines of what has no number here, in a strip that the axis gets above its points.
+
+        `right`: where the horizontal axis ends. At most `MOST_WORDS`; the others are counted.
+        """
+        if not lines:
+            return
+        shown = list(lines[:MOST_WORDS])
+        if len(lines) > MOST_WORDS:
+            shown.append(f"and {len(lines) - MOST_WORDS} more")
+        height = sum(line.count("<br>") + 1 for line in shown) * WORDS_PX
+        scale = self._panels[int(axes.y[1:] or 1) - 1].y_axis
+        low, high = scale["range"]
+        high = low + (high - low) / (1 - min(MOST_STRIP, height / PANEL_PX))
+        scale["range"] = [low, high]
+        self.trace(
+            axes,
+            mode="text",
+            name="gaps",
+            x=[right],
+            y=[10**high if scale.get("type") == "log" else high],
+            text=["<br>".join(shown)],
+            textposition="bottom left",
+            textfont={"style": "italic", "size": theme.SMALL_FONT_SIZE},
+            hoverinfo="skip",
+            cliponaxis=False,
+        )
 
     def figure(self) -> dict[str, Any]:
         """The figure as JSON-able data."""

@@ -4,6 +4,7 @@ Colours are picked to differ in lightness as well as hue and to keep 3:1 against
 near-black page; blue and orange carry the meaning, red against green never does.
 """
 
+import textwrap
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -94,13 +95,23 @@ def gap_words(result: Result | None, value: float | None) -> str | None:
     return INTERPRETED if Flag.INTERPRETED in result.flags else NOT_MEASURED
 
 
+NOTE_CHARACTERS = 60
+"""Of one line under a title: as many as a phone shows."""
+
+
+def _lines(note: str) -> list[str]:
+    """A note in lines; a word, such as a contender's name, stays whole."""
+    return textwrap.wrap(note, NOTE_CHARACTERS, break_long_words=False, break_on_hyphens=False)
+
+
 def base_layout(title: str, notes: Sequence[str], height: int) -> dict[str, Any]:
     """Layout that all figures share. Colours of text and grid come from the page's script.
 
     `height` is that of the panels; the title's lines come on top of it.
     """
-    below = "".join(f"<br><span style='font-size:{SMALL_FONT_SIZE}px'>{n}</span>" for n in notes)
-    top = 34 + 17 * len(notes)
+    lines = [line for note in notes for line in _lines(note)]
+    below = "".join(f"<br><span style='font-size:{SMALL_FONT_SIZE}px'>{n}</span>" for n in lines)
+    top = 34 + 17 * len(lines)
     return {
         "title": {
             "text": f"<b>{title}</b>{below}",

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy.orm import Session, selectinload, undefer
+from sqlalchemy.orm import Session, contains_eager, selectinload, undefer
 
 from ..contract.alert import AlertDirection, AlertKind, AlertMetric, AlertPatch, AlertState
 from ..contract.errors import NotFoundError
@@ -249,6 +249,31 @@ def alerts_page(
         query = query.where(AlertRow.updated_at >= wanted.since)
     if before is not None:
         query = query.where(AlertRow.id < before)
+    return list(session.scalars(query))
+
+
+MOST_CASES_AT = 200
+
+
+def alert_cases_at(
+    session: Session, kernels: Sequence[str], place: tuple[str, str, str]
+) -> list[AlertCaseRow]:
+    """Cases of alerts about these kernels on one (device, case, pass), the newest alert first."""
+    device, case, pass_ = place
+    query = (
+        sa.select(AlertCaseRow)
+        .join(AlertRow, AlertRow.id == AlertCaseRow.alert_id)
+        .where(
+            AlertRow.kind == AlertKind.CHANGE.value,
+            AlertRow.kernel.in_(kernels),
+            AlertCaseRow.device_name == device,
+            AlertCaseRow.case_text == case,
+            AlertCaseRow.pass_ == pass_,
+        )
+        .order_by(AlertRow.id.desc(), AlertCaseRow.id)
+        .limit(MOST_CASES_AT)
+        .options(contains_eager(AlertCaseRow.alert))
+    )
     return list(session.scalars(query))
 
 

@@ -14,10 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -200,13 +201,16 @@ def labelled_rows(tools: dict[str, Tool], folder: Path) -> Iterator[str]:
             yield f"| {name}, {len(series):,} points | {title} | {counts} |"
 
 
-def table(head: str, rows: Iterator[str]) -> None:
-    """Print a table, each line when it is known."""
-    columns = head.count("|") + 1
-    sys.stdout.write(f"\n| {head} |\n|{'---|' * columns}\n")
+def table(head: str, rows: Iterator[str]) -> dict[str, list[Any]]:
+    """Print a table, each line when it is known; returns its head and its lines as cells."""
+    columns = head.split(" | ")
+    sys.stdout.write(f"\n| {head} |\n|{'---|' * len(columns)}\n")
+    lines = []
     for row in rows:
         sys.stdout.write(row + "\n")
         sys.stdout.flush()
+        lines.append(row.strip("| ").split(" | "))
+    return {"columns": columns, "rows": lines}
 
 
 def main() -> None:
@@ -218,6 +222,7 @@ def main() -> None:
     parser.add_argument("--clean", type=int, default=1000, help="clean series of each kind")
     parser.add_argument("--steps", type=int, default=300, help="series of each kind and step")
     parser.add_argument("--seed", type=int, default=20261130)
+    parser.add_argument("--json", type=Path, help="write the tables of injected series there too")
     chosen = parser.parse_args()
     tools: dict[str, Tool] = {
         "lossbench": lossbench,
@@ -228,15 +233,26 @@ def main() -> None:
         if tool not in tools and python is not None:
             tools[tool] = peer(tool, python.absolute())
     steps = " | ".join(f"{100 * step:.0f} % hit" for step in STEPS)
-    table(
+    score = table(
         f"noise | detector | false alarms per 1,000 | {steps} | elsewhere per 100",
         score_rows(tools, chosen.clean, chosen.steps, chosen.seed),
     )
-    table(
+    delay = table(
         "step | detector | median points until found | after 3 | after 5 | after 10 | after 30",
         delay_rows(tools, chosen.steps, chosen.seed),
     )
-    table("detector | 1,000 clean points | with four steps", time_rows(tools, chosen.seed))
+    speed = table("detector | 1,000 clean points | with four steps", time_rows(tools, chosen.seed))
+    if chosen.json is not None:
+        measured = {
+            "measured_on": datetime.now(UTC).date().isoformat(),
+            "seed": chosen.seed,
+            "clean_series": chosen.clean,
+            "stepped_series": chosen.steps,
+            "score": score,
+            "delay": delay,
+            "time": speed,
+        }
+        chosen.json.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
     if chosen.labelled is not None:
         table(
             "series | detector | labels hit | told elsewhere",

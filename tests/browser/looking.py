@@ -58,6 +58,7 @@ PAGES: dict[str, Callable[[Any], str]] = {
     "view": _view,
     "alerts": lambda filled: "/alerts",
     "alert": _alert,
+    "detector": lambda filled: "/alerts/detector",
     "machines": lambda filled: "/machines",
     "machine": lambda filled: "/machines/wrk-h200",
     "kernels": lambda filled: "/kernels",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lossbench.service.contract.run import SampleBlock
 from lossbench.service.contract.words import Arm
-from lossbench.service.plots.arrows import ERROR, FLOOR, MOST_ARROWS, arrows
+from lossbench.service.plots.arrows import MOST_ARROWS, arrows
 from lossbench.service.plots.case_labels import case_labels
 from lossbench.service.plots.chunk_errors import ChunkError, chunk_errors, chunks_of
 from lossbench.service.plots.drift import (
@@ -23,6 +23,7 @@ from lossbench.service.plots.drift import (
     drift_sentence,
 )
 from lossbench.service.plots.lineages import Lineage, LineagePoint, lineage_figure
+from lossbench.service.plots.log_scale import ERROR, FLOOR
 from lossbench.service.plots.sparkline import EDGE, HEIGHT, WIDTH, SparkPoint, spark
 from lossbench.service.plots.steps import between, step_sentences, steps_of
 from lossbench.service.plots.strips import boxes

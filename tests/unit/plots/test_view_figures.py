@@ -1,25 +1,30 @@
 """Figures of the pages of maps, comparisons and history, by their JSON."""
 
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lossbench.service.contract.words import Flag, Grade, Outcome
 from lossbench.service.plots.contender_maps import contender_maps, map_markdown
 from lossbench.service.plots.diverging import MOST_BARS, Bar, diverging
+from lossbench.service.plots.imported_times import Imported, imported_figure
 from lossbench.service.plots.lineages import (
-    Imported,
+    Change,
     Lineage,
     LineagePoint,
-    imported_figure,
     lineage_figure,
     lineage_markdown,
 )
+from lossbench.service.plots.log_scale import FLOOR, RATIO
 from lossbench.service.plots.pareto import Mark, draw_front
 from lossbench.service.plots.planes import Planes
+from lossbench.service.plots.side_by_side import MOST_LINES, Dot, Line, side_by_side
 from lossbench.service.plots.spots import level, spot, winner_of
 from lossbench.service.plots.versions import version_order
 
@@ -185,6 +190,38 @@ def test_lineage_names_versions_without_a_number() -> None:
     assert "| `liger` | 2 |" in lineage_markdown([Lineage("liger", "", [bad])], "here")
 
 
+def test_changes_are_marked_at_the_version_that_brought_them_with_state_and_direction() -> None:
+    line = Lineage("liger", "", [point("1", 1, 0.5), point("2", 2, 0.8), point("3", 3, 0.4)])
+    changes = [
+        Change("liger", "", "time", "2", True, "confirmed"),
+        Change("liger", "", "time", "3", False, "candidate"),
+        Change("liger", "", "error", "9", True, "confirmed"),
+        Change("liger", "impl=triton", "time", "2", True, "confirmed"),
+        Change("cce", "", "memory", "2", True, "confirmed"),
+    ]
+    (marks,) = traces(lineage_figure([line], "here", changes), "changes")
+    assert (marks["xaxis"], marks["x"], marks["y"]) == ("x", [1, 2], [0.8, 0.4])
+    assert marks["text"] == [" confirmed", " candidate"]
+    assert marks["marker"]["symbol"] == ["triangle-up-open", "triangle-down-open"]
+    assert traces(lineage_figure([line], "here"), "changes") == []
+
+
+@pytest.mark.parametrize("lines", [1, 3, 20])
+@pytest.mark.parametrize("scale", [{}, {"type": "log"}])
+def test_words_take_a_strip_above_every_point(lines: int, scale: dict[str, Any]) -> None:
+    planes = Planes("title", [])
+    axes = planes.add("panel", {}, {**scale, "range": [-1.0, 1.0]})
+    planes.words(axes, 1.0, ["not measured: x"] * lines)
+    drawn = planes.figure()
+    low, high = drawn["layout"]["yaxis"]["range"]
+    text = traces(drawn, "gaps")[0]["text"][0].split("<br>")
+    height_px = 14 * min(lines, 7)
+    # what stood at the old end of the axis is now below the lowest line of words
+    assert (1.0 - low) / (high - low) == pytest.approx(1 - height_px / 250)
+    assert len(text) == min(lines, 7)
+    assert (text[-1] == "and 14 more") == (lines == 20)
+
+
 def test_no_trace_has_more_than_2000_points() -> None:
     many = [point("1", n % 28, 0.5, n=n) for n in range(5000)]
     figures = [
@@ -250,3 +287,47 @@ def test_front_with_no_workspace_at_all_can_be_drawn_on_a_log_axis() -> None:
     assert drawn["layout"]["yaxis"]["type"] == "log"
     assert min(traces(drawn, "contenders")[0]["y"]) > 0
     assert "log scale" in drawn["layout"]["yaxis"]["title"]["text"]
+
+
+def test_several_candidates_are_marks_on_one_line_a_case_with_whiskers() -> None:
+    shape = "N8192-H{}-V32000-bfloat16 fwd+bwd"
+    lines = [
+        Line(shape.format(4096), [Dot(0.9, 0.88, 0.92), Dot(1.4, 1.3, 1.5, exact=False)]),
+        Line(shape.format(2048), [Dot(0.5), None]),
+        Line(shape.format(1024), [None, None]),
+    ]
+    drawn = side_by_side(lines, ["flce@1", "liger@0.8.5"], RATIO)
+    assert drawn is not None
+    (flce,), (liger,) = traces(drawn, "flce@1"), traces(drawn, "liger@0.8.5")
+    assert (flce["x"], flce["y"]) == ([0.5, 0.9], [-0.125, 0.875])
+    assert (liger["x"], liger["y"]) == ([1.4], [1.125])
+    assert flce["error_x"]["array"] == pytest.approx([0.0, 0.02])
+    assert liger["error_x"]["arrayminus"] == pytest.approx([0.1])
+    assert flce["marker"]["symbol"] == ["circle", "circle"]
+    assert liger["marker"]["symbol"] == ["square-open"]
+    title = drawn["layout"]["title"]["text"]
+    assert "● flce@1" in title
+    assert "■ liger@0.8.5" in title
+    assert "1 case without a number not drawn" in title
+    assert drawn["layout"]["yaxis"]["ticktext"] == ["N8192-H2048-V32000", "N8192-H4096-V32000"]
+    assert side_by_side(lines[2:], ["flce@1", "liger@0.8.5"], RATIO) is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)), min_size=1, max_size=60
+    )
+)  # fmt: skip
+def test_lines_drawn_of_many_are_those_that_differ_most(
+    numbers: list[tuple[float, float]],
+) -> None:
+    lines = [Line(f"case {i:02d}", [Dot(a), Dot(b)]) for i, (a, b) in enumerate(numbers)]
+    drawn = side_by_side(lines, ["a", "b"], FLOOR)
+    assert drawn is not None
+    shown = set(drawn["layout"]["yaxis"]["ticktext"])
+    assert len(shown) == min(len(lines), MOST_LINES)
+    left_out = [line.spread for line in lines if line.label not in shown]
+    drawn_least = min(line.spread for line in lines if line.label in shown)
+    assert all(spread <= drawn_least for spread in left_out)
+    low, high = drawn["layout"]["xaxis"]["range"]
+    assert all(low <= math.log10(x) <= high for pair in numbers for x in pair if len(lines) <= 40)

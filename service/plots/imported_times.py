@@ -1,0 +1,54 @@
+"""Times that other benchmarks published, as their tables say them: apart from what is measured."""
+
+import html
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from . import text, theme
+from .lineages import MOST_REPLICATES, Lineage
+from .planes import UP_STANDOFF, Planes, axis
+
+
+class Imported(NamedTuple):
+    """Lineages of another benchmark's table on one case, pass and device."""
+
+    heading: str
+    lineages: Sequence[Lineage]
+
+
+def imported_figure(groups: Sequence[Imported]) -> dict[str, Any]:
+    """Time of imported results by the day they were measured; nobody checked them here."""
+    notes = ("as their authors published them", "no interval, no error, no memory")
+    planes = Planes("Imported, not measured here", notes, columns=2)
+    for group in groups:
+        times = [p.latency_ms or 0.0 for lineage in group.lineages for p in lineage.points]
+        axes = planes.add(
+            html.escape(group.heading),
+            {
+                "title": {"text": "day of the measurement", "standoff": 4},
+                "type": "date",
+                "nticks": 5,
+            },
+            axis("time per call, ms (lower is better)", max(times, default=1.0), UP_STANDOFF),
+        )
+        for index, lineage in enumerate(group.lineages):
+            points = sorted(lineage.points, key=lambda point: point.moment)[-MOST_REPLICATES:]
+            planes.trace(
+                axes,
+                mode="lines+markers+text",
+                name=lineage.label,
+                x=[point.moment.strftime("%Y-%m-%d %H:%M") for point in points],
+                y=[point.latency_ms for point in points],
+                text=[html.escape(f"{lineage.kernel} {point.version or ''}") for point in points],
+                textposition="bottom center" if index % 2 else "top center",
+                textfont={"size": theme.SMALL_FONT_SIZE},
+                line={"color": theme.colour(lineage.kernel), "width": 1.5, "dash": "dot"},
+                marker={"symbol": theme.UNGRADED_SYMBOL, "size": 7},
+                hovertext=[
+                    f"{html.escape(lineage.label)} {text.milliseconds(p.latency_ms)}"
+                    for p in points
+                ],
+                hoverinfo="text",
+                cliponaxis=False,
+            )
+    return planes.figure()
