@@ -14,7 +14,7 @@ from lossbench.service.api.saved_views import HISTORY, ResultsView
 from lossbench.service.contract.alert import AlertKind, AlertView
 from lossbench.service.contract.words import Pass
 from lossbench.service.plots import text
-from lossbench.service.plots.imported_times import Imported, imported_figure
+from lossbench.service.plots.imported_times import Imported, imported_figure, imported_sentences
 from lossbench.service.plots.lineages import (
     Change,
     Lineage,
@@ -140,6 +140,7 @@ def _draw(
         single=[each for each in lineages if each not in grown],
         figure_data=lineage_figure(grown, where, found.changes) if grown else None,
         imported=found.imported,
+        published=imported_sentences(found.imported),
         imported_data=imported_figure(found.imported) if found.imported else None,
         exports=exports_of(
             request,

@@ -166,6 +166,7 @@ def imported_of(session: Session, wanted: ResultFilter) -> list[Imported]:
                 Lineage(*name, points)
                 for name, points in sorted(groups[device, case, pass_].items())
             ],
+            f"{PASS_WORDS[Pass(pass_)]}, {device}",
         )
         for device, case, pass_ in order[:MOST_PANELS]
     ]

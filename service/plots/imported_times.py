@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from . import text, theme
@@ -14,6 +15,29 @@ class Imported(NamedTuple):
 
     heading: str
     lineages: Sequence[Lineage]
+    where: str = ""
+    """Pass and device, in words."""
+
+
+def imported_sentences(groups: Sequence[Imported]) -> list[str]:
+    """How published times moved from version to version, over cases. They are no verdict."""
+    ratios: dict[tuple[str, str, str, str], list[float]] = {}
+    for group in groups:
+        for lineage in group.lineages:
+            timed = [(p.name, p.latency_ms) for p in lineage.newest if p.latency_ms]
+            for (before, first_ms), (after, then_ms) in pairwise(timed):
+                step = (lineage.label, group.where, before, after)
+                ratios.setdefault(step, []).append(then_ms / first_ms)
+    return [
+        f"Published: {label} {after} takes {_range(found)} the time of {before} "
+        f"({where}, {text.plural(len(found), 'case')}). Not measured here, so no verdict."
+        for (label, where, before, after), found in ratios.items()
+    ]
+
+
+def _range(ratios: Sequence[float]) -> str:
+    low, high = text.ratio(min(ratios)), text.ratio(max(ratios))
+    return low if low == high else f"{low} to {high}"
 
 
 def imported_figure(groups: Sequence[Imported]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lossbench.service.contract.words import Flag, Grade, Outcome
 from lossbench.service.plots.contender_maps import contender_maps, map_markdown
 from lossbench.service.plots.diverging import MOST_BARS, Bar, diverging
-from lossbench.service.plots.imported_times import Imported, imported_figure
+from lossbench.service.plots.imported_times import Imported, imported_figure, imported_sentences
 from lossbench.service.plots.lineages import (
     Change,
     Lineage,
@@ -230,6 +230,22 @@ def test_no_trace_has_more_than_2000_points() -> None:
     ]
     for drawn in figures:
         assert max(len(trace["x"]) for trace in drawn["data"]) <= MOST_POINTS
+
+
+def test_published_times_are_told_by_version_over_cases_and_never_as_a_verdict() -> None:
+    def published(*times: tuple[str, float]) -> Lineage:
+        points = [point(v, day, 1.0)._replace(latency_ms=ms) for day, (v, ms) in enumerate(times)]
+        return Lineage("liger", "", points)
+
+    groups = [
+        Imported("a", [published(("0.4.2", 108.0), ("0.2.1", 100.0))], "forward, A100"),
+        Imported("b", [published(("0.2.1", 50.0), ("0.4.2", 49.0))], "forward, A100"),
+        Imported("c", [published(("0.2.1", 50.0))], "backward, A100"),
+    ]
+    assert imported_sentences(groups) == [
+        "Published: liger 0.4.2 takes 0.980× to 1.08× the time of 0.2.1 (forward, A100, 2 cases). "
+        "Not measured here, so no verdict."
+    ]
 
 
 def test_imported_results_are_named_as_such() -> None:
