@@ -161,12 +161,13 @@ def imported_of(session: Session, wanted: ResultFilter) -> list[Imported]:
     order = sorted(groups, key=lambda place: (-sum(map(len, groups[place].values())), place))
     return [
         Imported(
-            f"{case}, {PASS_WORDS[Pass(pass_)]}, {device}",
+            case,
+            PASS_WORDS[Pass(pass_)],
+            device,
             [
                 Lineage(*name, points)
                 for name, points in sorted(groups[device, case, pass_].items())
             ],
-            f"{PASS_WORDS[Pass(pass_)]}, {device}",
         )
         for device, case, pass_ in order[:MOST_PANELS]
     ]

@@ -13,10 +13,16 @@ from .planes import UP_STANDOFF, Planes, axis
 class Imported(NamedTuple):
     """Lineages of another benchmark's table on one case, pass and device."""
 
-    heading: str
+    case: str
+    pass_: str
+    """In words."""
+    device: str
     lineages: Sequence[Lineage]
-    where: str = ""
-    """Pass and device, in words."""
+
+    @property
+    def heading(self) -> str:
+        """Where they were measured."""
+        return f"{self.case}, {self.pass_}, {self.device}"
 
 
 def imported_sentences(groups: Sequence[Imported]) -> list[str]:
@@ -26,7 +32,7 @@ def imported_sentences(groups: Sequence[Imported]) -> list[str]:
         for lineage in group.lineages:
             timed = [(p.name, p.latency_ms) for p in lineage.newest if p.latency_ms]
             for (before, first_ms), (after, then_ms) in pairwise(timed):
-                step = (lineage.label, group.where, before, after)
+                step = (lineage.label, f"{group.pass_}, {group.device}", before, after)
                 ratios.setdefault(step, []).append(then_ms / first_ms)
     return [
         f"Published: {label} {after} takes {_range(found)} the time of {before} "
@@ -42,12 +48,15 @@ def _range(ratios: Sequence[float]) -> str:
 
 def imported_figure(groups: Sequence[Imported]) -> dict[str, Any]:
     """Time of imported results by the day they were measured; nobody checked them here."""
-    notes = ("as their authors published them", "no interval, no error, no memory")
+    notes = ["as their authors published them", "no interval, no error, no memory"]
+    devices = {group.device for group in groups}
+    if len(devices) == 1:
+        notes.append(f"on {html.escape(devices.pop())}")
     planes = Planes("Imported, not measured here", notes, columns=2)
     for group in groups:
         times = [p.latency_ms or 0.0 for lineage in group.lineages for p in lineage.points]
         axes = planes.add(
-            html.escape(group.heading),
+            html.escape(f"{group.case}, {group.pass_}" if len(notes) > 2 else group.heading),
             {
                 "title": {"text": "day of the measurement", "standoff": 4},
                 "type": "date",

@@ -226,7 +226,7 @@ def test_no_trace_has_more_than_2000_points() -> None:
     many = [point("1", n % 28, 0.5, n=n) for n in range(5000)]
     figures = [
         lineage_figure([Lineage("liger", "", many)], "here"),
-        imported_figure([Imported("there", [Lineage("liger", "", many)])]),
+        imported_figure([Imported("there", "forward", "A100", [Lineage("liger", "", many)])]),
     ]
     for drawn in figures:
         assert max(len(trace["x"]) for trace in drawn["data"]) <= MOST_POINTS
@@ -238,9 +238,9 @@ def test_published_times_are_told_by_version_over_cases_and_never_as_a_verdict()
         return Lineage("liger", "", points)
 
     groups = [
-        Imported("a", [published(("0.4.2", 108.0), ("0.2.1", 100.0))], "forward, A100"),
-        Imported("b", [published(("0.2.1", 50.0), ("0.4.2", 49.0))], "forward, A100"),
-        Imported("c", [published(("0.2.1", 50.0))], "backward, A100"),
+        Imported("a", "forward", "A100", [published(("0.4.2", 108.0), ("0.2.1", 100.0))]),
+        Imported("b", "forward", "A100", [published(("0.2.1", 50.0), ("0.4.2", 49.0))]),
+        Imported("c", "backward", "A100", [published(("0.2.1", 50.0))]),
     ]
     assert imported_sentences(groups) == [
         "Published: liger 0.4.2 takes 0.980× to 1.08× the time of 0.2.1 (forward, A100, 2 cases). "
@@ -249,7 +249,13 @@ def test_published_times_are_told_by_version_over_cases_and_never_as_a_verdict()
 
 
 def test_imported_results_are_named_as_such() -> None:
-    drawn = imported_figure([Imported("N64, A100", [Lineage("liger", "", [point("1", 1, 0.5)])])])
+    line = Lineage("liger", "", [point("1", 1, 0.5)])
+    drawn = imported_figure([Imported("N64", "forward", "A100", [line])])
+    assert "on A100" in drawn["layout"]["title"]["text"]
+    assert drawn["layout"]["annotations"][0]["text"] == "N64, forward"
+    both = [Imported("N64", "forward", device, [line]) for device in ("A100", "H100")]
+    headings = [a["text"] for a in imported_figure(both)["layout"]["annotations"]]
+    assert headings == ["N64, forward, A100", "N64, forward, H100"]
     assert "Imported, not measured here" in drawn["layout"]["title"]["text"]
     assert traces(drawn, "liger")[0]["line"]["dash"] == "dot"
 
