@@ -203,8 +203,8 @@ def series_points(
     query = _points_query(wanted.model_dump_json(exclude_defaults=True), before is None, limit + 1)
     sought = {name: value for name, value in key._asdict().items() if name != "kernel"}
     sought |= {"names": tuple(names)} | ({} if before is None else {"before": before})
-    # rows as the driver gives them: the ORM would take as long again to look at each
-    rows = session.connection().execute(query, sought).all()
+    # through the session, so that one that looks at a past moment sees only what was there
+    rows = session.execute(query, sought).all()
     following = rows[limit - 1][0] if len(rows) > limit else None
     rows = sorted(reversed(rows[:limit]), key=_ranks(rows))
     taken = zip(*rows, strict=True) if rows else ([] for _ in POINT_COLUMNS)
