@@ -49,12 +49,18 @@ def kept_fields(given: Given, own: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, value) for name, values in given.items() if name not in own for value in values]
 
 
-def query_with(given: Given, without: Sequence[str] = (), **changed: str | None) -> str:
-    """The query with some parameters replaced, or left out where they are None.
+def query_with(
+    given: Given, without: Sequence[str] = (), **changed: str | Sequence[str] | None
+) -> str:
+    """The query with some parameters replaced, or left out where they are None or no values.
 
     `pass_` stands for `pass`, which Python keeps for itself.
     """
     fresh = {name.rstrip("_"): value for name, value in changed.items()}
     kept = {n: list(v) for n, v in given.items() if n not in without and n not in fresh}
-    kept |= {name: [value] for name, value in fresh.items() if value is not None}
+    kept |= {
+        name: [value] if isinstance(value, str) else list(value)
+        for name, value in fresh.items()
+        if value is not None
+    }
     return urlencode(kept, doseq=True)

@@ -10,7 +10,9 @@ from lossbench.service.api.result_routes import Filters
 
 from .address import Given
 
-FILTERS = frozenset(field.alias or name for name, field in Filters.model_fields.items())
+FILTERS = frozenset(field.alias or name for name, field in Filters.model_fields.items()) | {
+    "imported"
+}
 """Parameters that narrow results; a page's own are no filter of a file."""
 API = "/api/v1"
 RESULTS = "/results"

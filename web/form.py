@@ -22,6 +22,10 @@ def unspoken(request: JobRequest) -> list[str]:
     lost = [name for name in UNSPOKEN if name in changed]
     if any(isinstance(spec.tokens, StreamSpec) for spec in request.shapes):
         lost.append("streams")
+    pairs = {(spec.model, str(spec.tokens)) for spec in request.shapes if spec.model}
+    if len(pairs) != len({model for model, _ in pairs}) * len({tokens for _, tokens in pairs}):
+        # its models are crossed with all of its tokens
+        lost.append("which tokens belong to which model")
     if any(name != "name" for name in request.labels):
         lost.append("labels")
     return lost

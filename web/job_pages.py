@@ -7,13 +7,20 @@ from fastapi import APIRouter, Depends, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
 from lossbench.service.api.context import ServiceContext
-from lossbench.service.api.dependencies import Submitter, limit_writes, may_read
+from lossbench.service.api.dependencies import Sender as Asking
+from lossbench.service.api.dependencies import Submitter, limit_writes, may_read, presented_csrf
 from lossbench.service.api.records import DryRun
+from lossbench.service.api.security import Principal, check_csrf, require
 from lossbench.service.api.submission import Sender
-from lossbench.service.contract.errors import InvalidRequestError
+from lossbench.service.contract.errors import (
+    Fault,
+    InvalidRequestError,
+    NotAllowedError,
+    NotAuthenticatedError,
+)
 from lossbench.service.contract.job import JobRequest
 from lossbench.service.contract.result import CellView, JobView, Result
-from lossbench.service.contract.words import RETRIED, Dtype, Pass, Recipe
+from lossbench.service.contract.words import RETRIED, Dtype, Pass, Recipe, Scope
 from lossbench.service.plots import figure, gaps_of, text
 from lossbench.service.plots.markdown import job_markdown
 from lossbench.service.plots.report import report_tables
@@ -31,6 +38,8 @@ from .form import JobForm, unspoken
 from .queries import FirstCase, JobPage, grid, job_page
 from .rendering import page
 
+LOG_IN, NOT_ALLOWED = "log_in", "not_allowed"
+STATUSES = {LOG_IN: 401, NOT_ALLOWED: 403}
 FIGURE_LABELS = {
     "latency": "Time per call of every contender, in milliseconds; lower is better",
     "memory": "Workspace of every contender in bytes; lower is better",
@@ -60,8 +69,14 @@ def _form_routes(router: APIRouter, context: ServiceContext) -> None:
 
     @router.post("/jobs/new", dependencies=[Depends(limit_writes)])
     def send_job(
-        request: Request, principal: Submitter, form: Annotated[JobForm, Form()]
+        request: Request,
+        principal: Asking,
+        csrf: Annotated[str | None, Depends(presented_csrf)],
+        form: Annotated[JobForm, Form()],
     ) -> Response:
+        refusal = _refusal(principal, csrf)
+        if refusal is not None:
+            return _form_page(context, request, form, error=refusal)
         try:
             wanted = form.request()
             if form.action == "submit":
@@ -72,6 +87,27 @@ def _form_routes(router: APIRouter, context: ServiceContext) -> None:
         except InvalidRequestError as error:
             return _form_page(context, request, form, error=error)
         return _form_page(context, request, form, plan=plan)
+
+
+def _refusal(principal: Principal, csrf: str | None) -> InvalidRequestError | None:
+    """Why this sender may not submit, for the page of the form: what was filled in is kept."""
+    try:
+        require(principal, Scope.SUBMIT)
+        check_csrf(principal, csrf)
+    except NotAuthenticatedError:
+        message = "log in first, in another tab to keep what you filled in; then send it again"
+        return InvalidRequestError([Fault("", LOG_IN, message)])
+    except NotAllowedError as error:
+        fits = principal.may(Scope.SUBMIT)
+        message = "this page is older than your login; send it again" if fits else error.message
+        return InvalidRequestError([Fault("", NOT_ALLOWED, message)])
+    return None
+
+
+def _status_of(error: InvalidRequestError | None) -> int:
+    if error is None:
+        return 200
+    return STATUSES.get(error.faults[0].code, 422)
 
 
 def _form_page(
@@ -91,7 +127,7 @@ def _form_page(
     return page(
         request,
         "job_new.html",
-        422 if error else 200,
+        _status_of(error),
         form=form,
         plan=plan,
         faults=error.faults if error else (),

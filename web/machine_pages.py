@@ -1,6 +1,7 @@
 """`/machines` and `/machines/{id}`: environment, drift of the same code, what it can tell apart."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -42,8 +43,9 @@ def machine_pages(context: ServiceContext) -> APIRouter:
 
 def _drawn(request: Request, machine_id: str, found: MachinePage, newest: str | None) -> Response:
     lines = found.drift
-    api = f"/machines/{machine_id}" if found.worker else "/results"
     filters = {"gpu": [found.device_name]} if found.environments else {}
+    results = ("/results", urlencode(filters, doseq=True))
+    api = (f"/machines/{machine_id}", "") if found.worker else results
     return page(
         request,
         "machine.html",
@@ -58,7 +60,7 @@ def _drawn(request: Request, machine_id: str, found: MachinePage, newest: str | 
         classes=_classes(found.proof),
         processes=SHOWN_PROCESSES,
         sights=detectable_by_case(found.seen),
-        exports=exports_of(request, (api, ""), filters, _markdown(machine_id, found)),
+        exports=exports_of(request, api, filters, _markdown(machine_id, found)),
     )
 
 

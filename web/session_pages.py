@@ -43,7 +43,9 @@ def log_in(
     except NotAuthenticatedError as error:
         return page(request, "login.html", 401, to=_local_path(to), fault=error.message)
     answer = RedirectResponse(_local_path(to), 303)
-    set_session_cookie(answer, session, secure=request.url.scheme == "https")
+    # behind a proxy that ends TLS only the browser knows that it came by https
+    by_https = request.headers.get("origin", "").startswith("https://")
+    set_session_cookie(answer, session, secure=by_https or request.url.scheme == "https")
     return answer
 
 

@@ -82,7 +82,7 @@ def shape_pages(context: ServiceContext) -> APIRouter:
 
 def _load(session: Session, context: ServiceContext, query: ShapesView) -> Loaded:
     shown, slices = _map(session, context, query)
-    answer = _answer(session, context, query)
+    answer = _answer(session, context, query, shown)
     return Loaded(shown, slices, answer, device_names(session), highest_result_id(session))
 
 
@@ -110,14 +110,20 @@ def _bounded(cells: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
     return cells[: max(1, sum(end <= MOST_ENTRIES for end in ends))]
 
 
-def _answer(session: Session, context: ServiceContext, query: ShapesView) -> Answer | None:
-    """The recommendation for the model asked about; None where none was asked about."""
+def _answer(
+    session: Session, context: ServiceContext, query: ShapesView, shown: ShapeMap
+) -> Answer | None:
+    """The recommendation for the model asked about; None where none was asked about.
+
+    Of the device that the page shows, unless one is asked for.
+    """
     if query.model is None:
         return None
+    gpu = query.gpu[:1] or ([shown.shown.device_name] if shown.shown else [])
     fields: Given = {
         "model": [query.model],
         "tokens": [query.need_tokens or "8192"],
-        "gpu": query.gpu[:1],
+        "gpu": gpu,
         "max_workspace": [query.max_workspace] if query.max_workspace else [],
         "max_error_grade": [query.max_error_grade.value],
         "pass": [pass_.value for pass_ in query.pass_[:1]],

@@ -231,8 +231,10 @@ def _exports(request: Request, view: SavedView, table: Table) -> Exports:
     markdown = results_markdown(table.results)
     if table.comparison is not None:
         markdown = compare_markdown(table.comparison)
-        kernels = {name.partition("@")[0].partition("[")[0] for name in view.contenders}
-        narrowed |= {"kernel": sorted(kernels)}
+        sides = (table.comparison.base, *table.comparison.candidates)
+        # the files hold what the page compares: no other version or setting, nothing imported
+        narrowed |= {"contender": list(dict.fromkeys(side.used for side in sides))}
+        narrowed |= {"imported": ["false"]}
     query = urlencode(view.query, doseq=True)
     return exports_of(request, (view.path, query), narrowed, markdown, (view.path, view.query))
 

@@ -123,9 +123,10 @@ class Gate:
             fault = _open_fault(headers)
             if fault:
                 return NotAllowedError(fault)
-        guarded = self._mode is AuthMode.OPEN or SESSION_COOKIE in headers.get("cookie", "")
+        tokens = self._mode is AuthMode.TOKENS
+        guarded = not tokens or SESSION_COOKIE in headers.get("cookie", "")
         writes = scope["method"] not in SAFE_METHODS
-        if guarded and writes and not own_origin(headers, scope.get("scheme", "http")):
+        if guarded and writes and not own_origin(headers, scope.get("scheme", "http"), tokens):
             return NotAllowedError("a write may not come from another site's page")
         return None
 

@@ -64,6 +64,8 @@ class DryRun(Record):
     """Of a compare job that takes the most processes everywhere; null for other kinds."""
     estimated_peak_bytes: int
     queue: str
+    queues_live: tuple[str, ...] = ()
+    """Queues that live workers take lots from: without `queue` among them the job waits."""
     machines_live: int
 
 

@@ -176,8 +176,11 @@ def address_of(request: Request) -> str:
     return f"address:{request.client.host if request.client else 'unknown'}"
 
 
-def own_origin(headers: Any, scheme: str) -> bool:
-    """False when a browser says that the request comes from another site's page."""
+def own_origin(headers: Any, scheme: str, proxied: bool = False) -> bool:
+    """False when a browser says that the request comes from another site's page.
+
+    `proxied`: a proxy in front may end TLS, so that a browser's https arrives as http.
+    """
     site = headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         return False
@@ -188,7 +191,9 @@ def own_origin(headers: Any, scheme: str) -> bool:
         parts = urlsplit(origin)
     except ValueError:
         return False
-    return (parts.scheme, parts.netloc.lower()) == (scheme, headers.get("host", "").lower())
+    if parts.netloc.lower() != headers.get("host", "").lower():
+        return False
+    return parts.scheme == scheme or (proxied and parts.scheme == "https")
 
 
 def check_csrf(principal: Principal, presented: str | None) -> None:

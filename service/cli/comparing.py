@@ -88,8 +88,8 @@ def compare(
 ) -> None:
     """Measure two contenders in turns until there is a verdict: slower, faster, no difference.
 
-    Exit 1 if a cell is wrong, failed, timed out or cancelled; with --fail-on, for what it names;
-    and if a budget of the suite is broken. Exit 2 where nothing could be compared.
+    Exit 1 if a cell is wrong, failed, timed out or cancelled, for what --fail-on names, and if a
+    budget of the suite is broken. Exit 2 where nothing could be compared.
 
     Example: `lossbench compare liger@0.8.0 liger@0.8.5 --suite suites/first.yaml --fail-on slower`
     """

@@ -6,11 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
+import sqlalchemy as sa
 import typer
 
-from ..contract.errors import ConflictError
+from ..contract.errors import ConflictError, DatabaseError, InvalidRequestError
 from ..settings import Settings
-from ..store.database import Database, upgrade_schema
+from ..store.database import Database, check_schema, upgrade_schema
 from ..store.events import now, prune_events
 from . import sets
 from .output import console, print_json, print_table
@@ -45,9 +46,11 @@ def backup(target: Annotated[Path, typer.Argument(help="File to write.")]) -> No
 
     Example: `lossbench db backup lossbench-backup.db`
     """
-    database = Database.from_settings(Settings())
+    database = _current_database()
     if not database.is_sqlite:
         raise ConflictError("backup copies SQLite only; use pg_dump for PostgreSQL")
+    if not target.parent.is_dir():
+        raise InvalidRequestError(f"{target.parent}: there is no such folder")
     if target.exists():
         raise ConflictError(f"{target} exists already; choose another name")
     source = sqlite3.connect(str(database.engine.url.database))
@@ -132,17 +135,29 @@ def roles(
 @app.command()
 def prune(
     events_older_than_h: Annotated[
-        float, typer.Option(help="Delete events older than this many hours.", min=0)
+        float, typer.Option(help="Delete events older than this many hours.", min=0, max=876_000)
     ] = 24.0,
 ) -> None:
     """Delete old events of jobs; results are never deleted.
 
     Example: `lossbench db prune --events-older-than-h 24`
     """
-    database = Database.from_settings(Settings())
+    database = _current_database()
     with database.transaction() as session:
         count = prune_events(session, now() - timedelta(hours=events_older_than_h))
     console.print(f"deleted {count} events")
+
+
+def _current_database() -> Database:
+    """The database of the settings, which must be there. Raises DatabaseError; makes no file."""
+    url = sa.make_url(Settings().resolved_database_url)
+    shown = url.render_as_string(hide_password=True)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        raise DatabaseError(f"there is no database at {shown}; see LOSSBENCH_DATA_DIR")
+    database = Database.from_settings(Settings())
+    if not check_schema(database):
+        raise DatabaseError(f"{shown} has an older schema or none; run `lossbench db upgrade`")
+    return database
 
 
 sets.register(app)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..contract.budget import Budget, BudgetMetric
 from ..contract.errors import LossbenchError
 from ..contract.result import Result
-from ..contract.words import Grade
+from ..contract.words import FAILURES, Grade
 from ..plots import text
 from ..plots.panels import PASS_WORDS
 from ..plots.verdicts import Compared, fine_interval, fine_ratio
@@ -19,14 +19,20 @@ _GRADES = tuple(Grade)
 
 @dataclass(frozen=True)
 class Gate:
-    """What makes a comparison fail: words of `--fail-on` (None: bad outcomes), and budgets."""
+    """What makes a comparison fail: words of `--fail-on`, budgets, and always a bad outcome.
+
+    A candidate that computes wrong values, crashes or never ends passes no gate.
+    """
 
     words: frozenset[str] | None
     budgets: Sequence[Budget]
 
     def findings(self, row: Compared) -> list[str]:
         """Everything that fails the row, as words and sentences."""
-        return [*regressions(row, self.words), *breaches(row, self.budgets)]
+        named = regressions(row, self.words)
+        outcome = row.candidate[0].outcome
+        broken = [outcome.value] if outcome in FAILURES and outcome.value not in named else []
+        return [*named, *broken, *breaches(row, self.budgets)]
 
     def passes(self, rows: Sequence[Compared]) -> bool:
         """Whether no row has a finding."""

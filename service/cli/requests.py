@@ -41,16 +41,25 @@ def read_file(path: Path) -> dict[str, Any]:
         raise InvalidRequestError(f"{path}: not a UTF-8 text file") from error
     try:
         body = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except RecursionError as error:
+        raise InvalidRequestError(f"{path}: nested too deeply for a job") from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidRequestError(f"{path}: not JSON: {error.msg} ({where})") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise InvalidRequestError(f"{path}: not YAML: {error.problem}{where}") from error
+    except yaml.YAMLError as error:
+        raise InvalidRequestError(f"{path}: not YAML: {_fault_of(error)}") from error
     if not isinstance(body, dict):
         raise InvalidRequestError(f"{path}: a job is a mapping with contenders and shapes")
     return body
+
+
+def _fault_of(error: yaml.YAMLError) -> str:
+    """What is wrong, in one line, with its place where it is known."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return " ".join(str(error).split())
+    mark = error.problem_mark
+    where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+    return f"{error.problem}{where}"
 
 
 def split_contenders(values: Sequence[str]) -> list[str]:
@@ -100,7 +109,11 @@ def parse_options(values: Sequence[str]) -> dict[str, Any]:
         key, equals, text = value.partition("=")
         if not equals:
             raise InvalidRequestError(f"option {value!r} is not key=value, such as softcap=30")
-        options[key.strip()] = yaml.safe_load(text)
+        try:
+            options[key.strip()] = yaml.safe_load(text)
+        except (yaml.YAMLError, RecursionError) as error:
+            message = f"option {value[:80]!r}: {text[:60]!r} is no value"
+            raise InvalidRequestError(message) from error
     return options
 
 

@@ -26,7 +26,9 @@ def _database() -> Database:
 def create(
     name: Annotated[str, typer.Argument(help="What the token is for.")],
     scope: Annotated[list[Scope] | None, typer.Option(help="May be given several times.")] = None,
-    days: Annotated[int | None, typer.Option(help="Days until it expires.", min=1)] = None,
+    days: Annotated[
+        int | None, typer.Option(help="Days until it expires.", min=1, max=36_500)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a token; its secret is shown this once.

@@ -127,6 +127,8 @@ class JobView(Record):
     """Share of the work that is done, 0 .. 1: a running cell counts by its visits."""
     outcomes: dict[Outcome, int]
     queue_position: int
+    waits_for: str | None = None
+    """Queue that a queued job waits on and that no live worker takes; else null."""
     estimated_s: float
     remaining_s: float | None
     created_at: datetime

@@ -48,6 +48,12 @@ def newest_event_id(session: Session) -> int:
 
 
 def prune_events(session: Session, older_than: datetime) -> int:
-    """Delete events from before a moment; returns how many."""
-    result = session.execute(sa.delete(EventRow).where(EventRow.created_at < older_than))
+    """Delete events from before a moment, the newest of all excepted; returns how many.
+
+    Without its last row SQLite would give numbers anew, and streams wait for higher ones.
+    """
+    newest = newest_event_id(session)
+    result = session.execute(
+        sa.delete(EventRow).where(EventRow.created_at < older_than, EventRow.id < newest)
+    )
     return int(getattr(result, "rowcount", 0))

@@ -322,7 +322,7 @@ def get_cell_log(session: Session, cell: CellRow) -> str:
 
 
 def queue_position(session: Session, job: JobRow) -> int:
-    """Jobs that will run before this one; 0 when it is running or next."""
+    """Jobs that will run before this one on its queues; 0 when it is running or next."""
     if job.state != JobState.QUEUED:
         return 0
     ahead = sa.or_(
@@ -330,9 +330,15 @@ def queue_position(session: Session, job: JobRow) -> int:
         sa.and_(JobRow.priority == job.priority, JobRow.id < job.id),
         JobRow.state == JobState.RUNNING.value,
     )
+    queues = sa.select(LotRow.queue).where(LotRow.job_id == job.id)
+    beside = sa.select(LotRow.job_id).where(
+        LotRow.queue.in_(queues),
+        LotRow.state.in_([LotState.QUEUED.value, LotState.RUNNING.value]),
+    )
     query = sa.select(sa.func.count()).where(
         JobRow.state.in_([JobState.QUEUED.value, JobState.RUNNING.value]),
         JobRow.id != job.id,
+        JobRow.id.in_(beside),
         ahead,
     )
     return session.scalar(query) or 0

@@ -9,6 +9,7 @@ from ..contract.words import JobState
 from .events import now
 from .jobs import JobCounts, count_cells, queue_position
 from .models import CellRow, JobRow, RunRow
+from .workers import unserved_queues
 
 SAME_COLUMNS = (
     "id",
@@ -105,10 +106,12 @@ def cell_view(cell: CellRow) -> CellView:
 def job_views(session: Session, jobs: list[JobRow]) -> list[JobView]:
     """Jobs with their counts, in the order given."""
     counts = count_cells(session, [job.id for job in jobs])
-    return [_job_view(session, job, counts[job.id]) for job in jobs]
+    waits = unserved_queues(session, [job.id for job in jobs if job.state == JobState.QUEUED])
+    return [_job_view(session, job, counts[job.id], waits.get(job.id)) for job in jobs]
 
 
-def _job_view(session: Session, job: JobRow, counts: JobCounts) -> JobView:
+def _job_view(session: Session, job: JobRow, counts: JobCounts, waits_for: str | None) -> JobView:
+    remaining = None if waits_for else remaining_seconds(job, counts, now())
     return JobView.model_validate(
         {
             "id": job.id,
@@ -126,8 +129,9 @@ def _job_view(session: Session, job: JobRow, counts: JobCounts) -> JobView:
             "progress": counts.visited / counts.total if counts.total else 1.0,
             "outcomes": counts.outcomes,
             "queue_position": queue_position(session, job),
+            "waits_for": waits_for,
             "estimated_s": job.estimated_s,
-            "remaining_s": remaining_seconds(job, counts, now()),
+            "remaining_s": remaining,
             "created_at": job.created_at,
             "started_at": job.started_at,
             "ended_at": job.ended_at,

@@ -9,10 +9,11 @@ from sqlalchemy.orm import Session, selectinload
 from ..contract.errors import NotFoundError
 from ..contract.machine import Machine
 from ..contract.run import Environment
+from ..contract.words import LotState
 from .database import Database
 from .events import now
 from .jobs import UNROUTED
-from .models import WorkerRow
+from .models import LotRow, WorkerRow
 from .results import insert_environment
 
 LIVE = ("idle", "busy")
@@ -79,8 +80,9 @@ def set_worker_state(session: Session, worker_id: str, state: str, note: str | N
 
 
 def list_workers(session: Session, live_only: bool = False) -> list[WorkerRow]:
-    """Workers, newest first, with their environment."""
-    query = sa.select(WorkerRow).order_by(WorkerRow.id.desc())
+    """Workers, live ones before those that are gone, the newest first, with their environment."""
+    # one that is started again and again leaves more rows than are listed
+    query = sa.select(WorkerRow).order_by(WorkerRow.state == "gone", WorkerRow.id.desc())
     if live_only:
         query = query.where(WorkerRow.state.in_(LIVE))
     return list(session.scalars(query.limit(500).options(selectinload(WorkerRow.environment))))
@@ -128,6 +130,26 @@ def live_machines(session: Session) -> list[Machine]:
     machines = [machine_of(worker) for worker in list_workers(session, live_only=True)]
     found = [machine for machine in machines if machine is not None]
     return sorted(found, key=lambda machine: machine.device_type != "cuda")
+
+
+def live_queues(session: Session) -> set[str]:
+    """Queues that a live worker takes lots from."""
+    lists = session.scalars(sa.select(WorkerRow.queues).where(WorkerRow.state.in_(LIVE)))
+    return {queue for queues in lists for queue in queues}
+
+
+def unserved_queues(session: Session, job_ids: Sequence[str]) -> dict[str, str]:
+    """Of these jobs, those whose lots wait on queues of which no live worker takes any: one."""
+    if not job_ids:
+        return {}
+    found: dict[str, set[str]] = {}
+    lots = sa.select(LotRow.job_id, LotRow.queue).where(
+        LotRow.job_id.in_(job_ids), LotRow.state == LotState.QUEUED.value
+    )
+    for job_id, queue in session.execute(lots.distinct()):
+        found.setdefault(job_id, set()).add(queue)
+    served = live_queues(session)
+    return {job_id: min(queues) for job_id, queues in found.items() if not queues & served}
 
 
 def route(machines: Sequence[Machine], accelerator: str) -> str:

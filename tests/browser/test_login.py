@@ -47,6 +47,16 @@ def test_stranger_who_submits_is_sent_to_the_login(browser: Any) -> None:
     assert 'href="/login?to=/jobs/new"' in answer.text
 
 
+def test_form_filled_in_without_a_login_is_kept(browser: Any) -> None:
+    filled = {**FORM, "shapes": "96 64 512", "more_contenders": "flce[chunk_rows=512]"}
+    answer = browser.post("/jobs/new", data=filled)
+    assert answer.status_code == 401
+    assert "96 64 512" in answer.text
+    assert "flce[chunk_rows=512]" in answer.text
+    assert "log in first" in answer.text
+    assert "Bearer" not in answer.text
+
+
 def test_logged_in_browser_submits_with_its_csrf_token(browser: Any, secret: str) -> None:
     entered = browser.post("/login", data={"token": secret, "to": "/jobs/new"})
     assert (entered.status_code, entered.headers["location"]) == (303, "/jobs/new")
@@ -54,7 +64,10 @@ def test_logged_in_browser_submits_with_its_csrf_token(browser: Any, secret: str
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     token = csrf_of(browser.get("/jobs/new").text)
-    assert browser.post("/jobs/new", data=FORM).status_code == 403
+    stale = browser.post("/jobs/new", data={**FORM, "shapes": "96 64 512"})
+    assert stale.status_code == 403
+    assert "send it again" in stale.text
+    assert "96 64 512" in stale.text
     sent = browser.post("/jobs/new", data={**FORM, "csrf_token": token})
     assert sent.status_code == 303
     assert sent.headers["location"].startswith("/jobs/job-")
@@ -65,6 +78,16 @@ def test_log_out_ends_the_session(browser: Any, secret: str) -> None:
     token = csrf_of(browser.get("/").text)
     assert browser.post("/logout", data={"csrf_token": token}).status_code == 303
     assert browser.post("/jobs/new", data={**FORM, "csrf_token": token}).status_code == 401
+
+
+@pytest.mark.parametrize(("scheme", "secure"), [("https", True), ("http", False)])
+def test_cookie_of_a_login_by_https_is_secure(
+    browser: Any, secret: str, scheme: str, secure: bool
+) -> None:
+    origin = f"{scheme}://{browser.base_url.netloc.decode()}"
+    entered = browser.post("/login", data={"token": secret}, headers={"Origin": origin})
+    assert entered.status_code == 303
+    assert ("secure" in entered.headers["set-cookie"].lower()) == secure
 
 
 def test_wrong_token_says_so(browser: Any) -> None:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ from lossbench.service.api import event_hub
 from lossbench.service.api.event_hub import EventHub
 from lossbench.service.contract.words import Outcome
 from lossbench.service.store.database import Database
-from lossbench.service.store.events import add_event, now, prune_events
+from lossbench.service.store.events import add_event, newest_event_id, now, prune_events
 from lossbench.service.store.models import EventRow
 
 BODY: dict[str, Any] = {
@@ -99,6 +100,19 @@ def test_stream_resumed_behind_the_end_has_no_content(live: Any) -> None:
     headers = {"Last-Event-ID": last}
     answer = live.http.get(f"{JOBS}/{job_id}/events", headers=headers)
     assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_pruning_every_event_gives_no_number_twice(live: Any) -> None:
+    """Streams wait for numbers above those they saw: with lower ones they would be silent."""
+    live.worker().answer(submit(live))
+    with live.context.database.transaction() as session:
+        before = newest_event_id(session)
+        assert prune_events(session, now() + timedelta(hours=1)) == before - 1
+    job_id = submit(live)
+    live.worker("worker-2").answer(job_id)
+    seen = [int(event["id"]) for event in follow(live, job_id)[1:]]
+    assert len(seen) > 2
+    assert min(seen) > before
 
 
 def test_stream_of_a_retried_job_ends_at_its_last_done(live: Any) -> None:

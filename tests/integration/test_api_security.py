@@ -226,6 +226,16 @@ def test_cookie_write_from_another_site_is_refused(guarded: Any) -> None:
     assert guarded.http.post(JOBS, params=DRY, json=BODY, headers=headers).status_code == 403
 
 
+def test_cookie_write_by_https_through_a_proxy_is_taken(guarded: Any) -> None:
+    cookie, session = logged_in(guarded)
+    headers = {**cookie, "X-CSRF-Token": session.csrf}
+    host = guarded.http.base_url.netloc.decode()
+    own = {**headers, "Origin": f"https://{host}"}
+    assert guarded.http.post(JOBS, params=DRY, json=BODY, headers=own).status_code == 200
+    other = {**headers, "Origin": "https://evil.example"}
+    assert guarded.http.post(JOBS, params=DRY, json=BODY, headers=other).status_code == 403
+
+
 def test_form_field_counts_as_csrf_token(guarded: Any) -> None:
     cookie, session = logged_in(guarded)
     answer = guarded.http.post(

@@ -120,6 +120,10 @@ class Commands:
             "COLUMNS": "160",
         }
 
+    def set(self, name: str, value: str) -> None:
+        """Set an environment variable of the commands."""
+        self._variables[name] = value
+
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-P", "-m", "lossbench.service.cli.main", *arguments],

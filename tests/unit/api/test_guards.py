@@ -97,3 +97,12 @@ def test_origin_is_own_only_when_scheme_host_and_port_are() -> None:
     assert own("http://A.example:1")
     others = ["https://a.example:1", "http://a.example", "http://a.example:2", "null", "http://["]
     assert not any(own(origin) for origin in others)
+
+
+def test_origin_by_https_is_own_where_a_proxy_may_end_it() -> None:
+    def own(origin: str) -> bool:
+        return own_origin(Headers({"host": "a.example", "origin": origin}), "http", proxied=True)
+
+    assert own("https://a.example")
+    assert own("http://a.example")
+    assert not any(own(o) for o in ("https://b.example", "https://a.example:2", "ftp://a.example"))

@@ -10,6 +10,7 @@ from lossbench.service.cli.gate import Gate, breaches, require_a_baseline
 from lossbench.service.cli.requests import read_budgets, read_job_file
 from lossbench.service.contract.budget import Budget
 from lossbench.service.contract.errors import InvalidRequestError, LossbenchError
+from lossbench.service.contract.words import FAILURES
 from lossbench.service.plots.verdicts import Compared, compared
 
 from .rows import CASE, MIB, cell, result, row
@@ -136,3 +137,11 @@ def test_job_of_a_suite_file_is_without_its_budgets(tmp_path: Path) -> None:
     file.write_text("contenders: [flce]\nbudgets: [{metric: error, max_error_grade: fair}]\n")
     assert read_job_file(file) == {"contenders": ["flce"]}
     assert [budget.metric for budget in read_budgets(file)] == ["error"]
+
+
+@pytest.mark.parametrize("outcome", sorted(FAILURES))
+def test_candidate_that_fails_passes_no_gate_whatever_it_is_asked(outcome: str) -> None:
+    found = row("inconclusive", outcome)
+    assert outcome in Gate(frozenset({"slower"}), []).findings(found)
+    assert Gate(frozenset({outcome}), []).findings(found).count(outcome) == 1
+    assert Gate(frozenset({"slower"}), []).passes([without_baseline()])

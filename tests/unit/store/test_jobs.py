@@ -27,11 +27,12 @@ from lossbench.service.store.jobs import (
     queue_position,
 )
 from lossbench.service.store.known import KnownRun
-from lossbench.service.store.models import LotRow
+from lossbench.service.store.models import LotRow, WorkerRow
 from lossbench.service.store.queue import PRIORITY_STEP, LotQueue
 from lossbench.service.store.results import ResultFilter, insert_run, list_runs
 from lossbench.service.store.views import job_views
 from lossbench.service.store.work import LOG_BYTES, CellAnswer, Work
+from lossbench.service.store.workers import list_workers, register_worker
 
 Make = Callable[..., RunRecord]
 
@@ -205,6 +206,41 @@ def test_queue_position_counts_what_runs_first(desk: Desk) -> None:
         assert queue_position(session, get_job(session, low)) == 0
         assert [job.id for job in list_jobs(session, limit=2)] == [urgent, second]
         assert [job.id for job in list_jobs(session, before=first)] == [low]
+
+
+def test_queue_position_counts_only_what_the_same_workers_run(desk: Desk) -> None:
+    for_gpu, for_cpu = desk.submit(route="h200"), desk.submit(route="cpu")
+    second = desk.submit(route="cpu")
+    with desk.database.reading() as session:
+        places = {
+            job: queue_position(session, get_job(session, job))
+            for job in (for_gpu, for_cpu, second)
+        }
+    assert places == {for_gpu: 0, for_cpu: 0, second: 1}
+
+
+def test_job_for_a_queue_that_nobody_serves_says_so_and_promises_no_end(
+    desk: Desk, make_environment: Callable[..., Any]
+) -> None:
+    register_worker(desk.database, "wrk-1", "box", ["cpu"], make_environment())
+    served, lost = desk.submit(route="cpu"), desk.submit(route="h2000")
+    with desk.database.reading() as session:
+        views = job_views(session, [get_job(session, job) for job in (served, lost)])
+    assert [view.waits_for for view in views] == [None, "h2000"]
+    assert views[0].remaining_s == views[0].estimated_s
+    assert views[1].remaining_s is None
+
+
+def test_live_worker_is_listed_before_many_that_are_gone(
+    desk: Desk, make_environment: Callable[..., Any]
+) -> None:
+    register_worker(desk.database, "wrk-1", "box", ["cpu"], make_environment())
+    for number in range(2, 503):
+        register_worker(desk.database, f"wrk-{number}", "loop", ["cpu"], make_environment())
+    with desk.database.transaction() as session:
+        session.execute(sa.update(WorkerRow).where(WorkerRow.id != "wrk-1").values(state="gone"))
+        listed = list_workers(session)
+    assert (len(listed), listed[0].id) == (500, "wrk-1")
 
 
 def test_cancel_ends_open_cells_and_withdraws_lots(desk: Desk) -> None:

@@ -59,3 +59,14 @@ def test_form_with_an_unknown_option_names_it() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         form.request()
     assert caught.value.faults[0].pointer == "/options/biass"
+
+
+def test_form_says_when_it_would_cross_models_with_tokens_of_others() -> None:
+    def shapes(*pairs: tuple[str, int]) -> JobRequest:
+        named = [{"model": model, "tokens": tokens} for model, tokens in pairs]
+        return JobRequest.model_validate({"contenders": ["torch-naive"], "shapes": named})
+
+    told = "which tokens belong to which model"
+    assert told in unspoken(shapes(("llama-3-8b", 4096), ("gemma-2-2b", 8192)))
+    full = [(model, n) for model in ("llama-3-8b", "gemma-2-2b") for n in (4096, 8192)]
+    assert unspoken(shapes(*full)) == []
