@@ -114,8 +114,13 @@ class Child:
             case MakeVisit():
                 self.vitals.start()
                 began_s = time.monotonic()
+                # what happened before, in other arms or between visits, is in no time of this one
+                self._compiled.since_last()
+                self._retries.since_last()
                 visit = make_visit(self.bench.arms[command.arm], self.bench.stopwatch)
                 return {
+                    "compiled": self._compiled.since_last(),
+                    "alloc_retries": self._retries.since_last(),
                     "latency_ms": visit.latency_ms,
                     "host_ms": visit.host_ms,
                     "clock_mhz": self.vitals.clock_since(began_s),
@@ -146,16 +151,14 @@ class Child:
         return dict(found.model_dump(mode="json"))
 
     def _read_vitals(self) -> dict[str, Any]:
-        """What the device did since the last reading, and what disturbed the timing."""
+        """What the device did since the last reading, and what the autotuner chose."""
         from .disturbances import autotune_choices
 
         signs = self.vitals.stop()
-        retries = self._retries.since_last()
         return {
             **vars(signs),
-            "flags": [*signs.flags(), *(["alloc_retry"] if retries else [])],
+            "flags": signs.flags(),
             "throttle_s": signs.throttle_s(),
-            "compiled": self._compiled.since_last(),
             "autotune": autotune_choices(),
         }
 

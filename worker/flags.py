@@ -35,7 +35,9 @@ def flags_of(
         Flag.INTERPRETED: found.interpreted,
         Flag.GRADIENTS_IN_FORWARD: found.gradients_in_forward,
         Flag.NOT_STEADY: not found.steady,
-        Flag.COMPILE_IN_TIMING: any(taken["compiled"] for taken in found.vitals.values()),
+        Flag.COMPILE_IN_TIMING: any(
+            taken["compiled"] + taken["compiled_beside"] for taken in found.vitals.values()
+        ),
         Flag.MEMORY_NONDETERMINISTIC: memory is not None and not memory.repeats_equal,
         Flag.ALLOC_RETRY: memory is not None and memory.alloc_retries > 0,
     }

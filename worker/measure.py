@@ -6,15 +6,14 @@ a command works, so two releases of one package are timed within the same second
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from lossbench.kernels.errors import UnsupportedHere
-from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError, InstallError
 from lossbench.service.contract.words import Outcome, Pass
 
 from .compare import is_settled, judge_pair, look_line, looks_of, pairs_of
-from .environments import ContenderEnvironment, Environments
+from .environments import Environments
 from .messages import (
     AddArm,
     AddFloor,
@@ -29,6 +28,7 @@ from .messages import (
 )
 from .order import CaseOrder, CellFindings, CellOrder, Ending, Progress, Say, silence
 from .pool import ChildPool
+from .seats import Seat, arm_of, baseline_arm, floor_arm, floor_pass
 from .wall_time import WallTime
 
 VISITS = 6
@@ -41,19 +41,6 @@ SIDE_BY_SIDE = 2
 
 class _ProcessLostError(Exception):
     """A cell's process is gone: begin its group again without or with it."""
-
-
-@dataclass
-class _Seat:
-    """One environment's place in a group: its child and the arms that are ready in it."""
-
-    environment: ContenderEnvironment
-    cells: list[CellOrder]
-    ready: list[str] = field(default_factory=list)
-    owner: dict[str, CellOrder] = field(default_factory=dict)
-    samples: dict[str, list[list[float]]] = field(default_factory=dict)
-    host_ms: dict[str, list[float]] = field(default_factory=dict)
-    clock_mhz: dict[str, list[float | None]] = field(default_factory=dict)
 
 
 class CaseMeasurer:
@@ -77,6 +64,8 @@ class CaseMeasurer:
         self.findings = {cell.number: CellFindings() for cell in order.cells}
         self.endings: dict[int, Ending] = {}
         self._decided: set[int] = set()
+        # baselines and floors that cannot run beside the contenders of an environment
+        self._unfit: set[tuple[str, str]] = set()
         seats = self._seats()
         groups = [seats[i : i + SIDE_BY_SIDE] for i in range(0, len(seats), SIDE_BY_SIDE)]
         reached = 0
@@ -101,7 +90,7 @@ class CaseMeasurer:
             found.spent_s = 0.0
         return any(pair.base.number not in self._decided for pair in pairs)
 
-    def _run_processes(self, groups: Sequence[Sequence[_Seat]], processes: range) -> None:
+    def _run_processes(self, groups: Sequence[Sequence[Seat]], processes: range) -> None:
         """Measure every group in each of these process indices."""
         rounds = [(process, group) for process in processes for group in groups]
         for (process, group), following in zip(rounds, [*rounds[1:], None], strict=True):
@@ -112,9 +101,9 @@ class CaseMeasurer:
             if following is None or following[0] != process:
                 self._pool.end_of_process(process)
 
-    def _seats(self) -> list[_Seat]:
+    def _seats(self) -> list[Seat]:
         """Cells by environment; what is not offered or not installable ends its cells only."""
-        by_key: dict[str, _Seat] = {}
+        by_key: dict[str, Seat] = {}
         for cell in self._order.cells:
             try:
                 environment = self._environments.of(cell.contender, self._say)
@@ -126,15 +115,15 @@ class CaseMeasurer:
                 self.findings[cell.number].offered = False
                 continue
             self.findings[cell.number].provenance = dict(environment.provenance)
-            by_key.setdefault(environment.key, _Seat(environment, [])).cells.append(cell)
+            by_key.setdefault(environment.key, Seat(environment, [])).cells.append(cell)
         # releases of one package next to each other, so that they are measured in turns
         return [by_key[key] for key in sorted(by_key)]
 
-    def _open_cells(self, seat: _Seat) -> list[CellOrder]:
+    def _open_cells(self, seat: Seat) -> list[CellOrder]:
         ended = self.endings.keys() | self._decided
         return [cell for cell in seat.cells if cell.number not in ended]
 
-    def _run_group(self, group: Sequence[_Seat], process: int) -> None:
+    def _run_group(self, group: Sequence[Seat], process: int) -> None:
         """Measure a group in one process index; again from its start when a child was lost."""
         while True:
             # interpreted contenders are only checked, once
@@ -160,14 +149,14 @@ class CaseMeasurer:
                 continue
             return
 
-    def _start_children(self, seats: Sequence[_Seat], process: int) -> None:
+    def _start_children(self, seats: Sequence[Seat], process: int) -> None:
         """Start the children of a group side by side, without waiting for them."""
         for seat in seats:
             if self._open_cells(seat) and not (process and seat.environment.interpreted):
                 self._pool.child(seat.environment, process)
 
     def _ask(
-        self, seat: _Seat, process: int, command: Command, cell: CellOrder | None = None
+        self, seat: Seat, process: int, command: Command, cell: CellOrder | None = None
     ) -> Reply:
         """Ask a seat's child; a lost child is charged to the cell that was at work."""
         child = self._pool.child(seat.environment, process)
@@ -181,15 +170,19 @@ class CaseMeasurer:
             with self._wall.part(self._wall.command(command.do)):
                 reply = child.ask(command, max(timeout, 0.1))
         except ChildTimeoutError as error:
+            self._lose_shared(seat, process, command, cell)
             reason = f"took longer than {allowed:g} s"
             self._lose(seat, process, cell, Ending(Outcome.TIMED_OUT, reason))
             raise _ProcessLostError from error
         except ChildDiedError as error:
+            self._lose_shared(seat, process, command, cell)
             self._crash(seat, process, cell, error.message)
             raise _ProcessLostError from error
         finally:
             if found:
                 found.spent_s += time.monotonic() - began
+        if reply.fatal:
+            self._lose_shared(seat, process, command, cell)
         if reply.fatal and reply.outcome is Outcome.OUT_OF_MEMORY:
             self._lose(seat, process, cell, Ending(reply.outcome, reply.reason or "no reason"))
             raise _ProcessLostError
@@ -198,7 +191,23 @@ class CaseMeasurer:
             raise _ProcessLostError
         return reply
 
-    def _crash(self, seat: _Seat, process: int, cell: CellOrder | None, reason: str) -> None:
+    def _lose_shared(
+        self, seat: Seat, process: int, command: Command, cell: CellOrder | None
+    ) -> None:
+        """Where a baseline or floor was at work its fault is no contender's: go on without it."""
+        arm = arm_of(command)
+        if cell is None and arm is not None:
+            self._leave_out(seat, process, [arm])
+
+    def _leave_out(self, seat: Seat, process: int, arms: Sequence[str]) -> None:
+        """Begin the group again without these arms. Raises _ProcessLostError."""
+        for arm in arms:
+            self._say(f"{arm} does not run beside the contenders here; it is left out")
+            self._unfit.add((seat.environment.key, arm))
+        self._pool.discard(seat.environment, process)
+        raise _ProcessLostError
+
+    def _crash(self, seat: Seat, process: int, cell: CellOrder | None, reason: str) -> None:
         victims = [cell] if cell else self._open_cells(seat)
         for victim in victims:
             self.findings[victim.number].crashes += 1
@@ -207,7 +216,7 @@ class CaseMeasurer:
 
     def _lose(
         self,
-        seat: _Seat,
+        seat: Seat,
         process: int,
         cell: CellOrder | None,
         ending: Ending,
@@ -222,13 +231,9 @@ class CaseMeasurer:
                 self.endings[victim.number] = ending
         self._pool.discard(seat.environment, process)
 
-    def _prepare(self, seat: _Seat, process: int) -> None:
+    def _prepare(self, seat: Seat, process: int) -> None:
         """Inputs, then every arm of the seat: contenders, baseline, floors."""
-        seat.ready.clear()
-        seat.owner.clear()
-        seat.samples.clear()
-        seat.host_ms.clear()
-        seat.clock_mhz.clear()
+        seat.clear()
         # one seed for all processes: the bits of the outputs are compared across them
         command = Prepare(case=self._order.case, seed=self._order.seed)
         reply = self._ask(seat, process, command)
@@ -245,7 +250,7 @@ class CaseMeasurer:
         reason = reply.reason or "no reason given"
         self.endings[cell.number] = Ending(reply.outcome or Outcome.FAILED, reason)
 
-    def _add_contender(self, seat: _Seat, process: int, cell: CellOrder) -> None:
+    def _add_contender(self, seat: Seat, process: int, cell: CellOrder) -> None:
         if process == 0:
             self._say(f"preparing {cell.contender} ({cell.pass_})")
         command = AddArm(arm=cell.arm, contender=cell.contender, pass_=cell.pass_)
@@ -263,25 +268,28 @@ class CaseMeasurer:
         if not seat.environment.interpreted:
             seat.ready.append(cell.arm)
 
-    def _add_yardarms(self, seat: _Seat, process: int) -> None:
+    def _add_yardarms(self, seat: Seat, process: int) -> None:
         """Baseline and floor arms that this seat's cells are compared with."""
         for pass_ in dict.fromkeys(cell.pass_ for cell in self._open_cells(seat)):
             arm = baseline_arm(self._order.baseline, pass_)
-            if arm not in seat.ready:
+            if self._is_wanted(seat, arm):
                 command = AddArm(arm=arm, contender=self._order.baseline, pass_=pass_)
                 if self._ask(seat, process, command).ok:
                     seat.ready.append(arm)
         for cell in self._open_cells(seat):
             floor = self._floor_of(cell)
-            if floor and floor_arm(floor) not in seat.ready:
+            if floor and self._is_wanted(seat, floor_arm(floor)):
                 command_floor = AddFloor(arm=floor_arm(floor), pass_=floor)
                 if self._ask(seat, process, command_floor).ok:
                     seat.ready.append(floor_arm(floor))
 
+    def _is_wanted(self, seat: Seat, arm: str) -> bool:
+        return arm not in seat.ready and (seat.environment.key, arm) not in self._unfit
+
     def _floor_of(self, cell: CellOrder) -> Pass | None:
         return floor_pass(cell.pass_, self.findings[cell.number].gradients_in_forward)
 
-    def _take_turns(self, seats: list[_Seat], process: int) -> None:
+    def _take_turns(self, seats: list[Seat], process: int) -> None:
         """Warm up, then visits in balanced order: each round is the mirror of the one before."""
         timed = [seat for seat in seats if seat.ready]
         if not timed:
@@ -293,7 +301,7 @@ class CaseMeasurer:
             for arm in list(seat.ready):
                 reply = self._ask(seat, process, Warm(arm=arm, least_s=least), seat.owner.get(arm))
                 least = 0.0
-                self._note_steady(seat, arm, reply)
+                self._note_steady(seat, process, arm, reply)
             self._ask(seat, process, ReadVitals())
         for visit in range(VISITS):
             # over processes too: in a fixed order the first arm of each pair has its own bias
@@ -303,44 +311,47 @@ class CaseMeasurer:
                     self._visit(seat, process, arm)
             self._report(timed, process * VISITS + visit + 1)
 
-    def _note_steady(self, seat: _Seat, arm: str, reply: Reply) -> None:
+    def _note_steady(self, seat: Seat, process: int, arm: str, reply: Reply) -> None:
         cell = seat.owner.get(arm)
         if not reply.ok:
-            self._drop_arm(seat, arm, reply)
+            self._drop_arm(seat, process, arm, reply)
         elif cell is not None and not reply.data["steady"]:
             self.findings[cell.number].steady = False
 
-    def _drop_arm(self, seat: _Seat, arm: str, reply: Reply) -> None:
+    def _drop_arm(self, seat: Seat, process: int, arm: str, reply: Reply) -> None:
+        shared = [name for name in seat.ready if name not in seat.owner]
+        cell = seat.owner.get(arm)
+        if cell is not None and reply.outcome is Outcome.OUT_OF_MEMORY and shared:
+            # it ran when it was added: the memory is that of the baseline and the floor beside it
+            self._leave_out(seat, process, shared)
         seat.ready.remove(arm)
-        cell = seat.owner.pop(arm, None)
         if cell is not None:
+            del seat.owner[arm]
             self._end(cell, reply)
 
-    def _visit(self, seat: _Seat, process: int, arm: str) -> None:
+    def _visit(self, seat: Seat, process: int, arm: str) -> None:
         reply = self._ask(seat, process, MakeVisit(arm=arm), seat.owner.get(arm))
         if not reply.ok:
-            self._drop_arm(seat, arm, reply)
+            self._drop_arm(seat, process, arm, reply)
             return
-        seat.samples.setdefault(arm, []).append(reply.data["latency_ms"])
-        seat.host_ms.setdefault(arm, []).extend(reply.data["host_ms"])
-        seat.clock_mhz.setdefault(arm, []).append(reply.data.get("clock_mhz"))
+        seat.note(arm, reply.data)
         self._wall.timed(reply.data["latency_ms"])
 
-    def _report(self, seats: Sequence[_Seat], done: int) -> None:
+    def _report(self, seats: Sequence[Seat], done: int) -> None:
         total = VISITS * self._order.processes
         cells = [cell.number for seat in seats for cell in self._open_cells(seat)]
         self._progress(dict.fromkeys(cells, (done, total)))
 
-    def _finish(self, seat: _Seat, process: int) -> None:
+    def _finish(self, seat: Seat, process: int) -> None:
         """Store samples, then check errors and memory, then free the case."""
         vitals = self._ask(seat, process, ReadVitals()).data
         for arm, cell in list(seat.owner.items()):
             found = self.findings[cell.number]
             if arm in seat.samples:
-                found.visits[process] = seat.samples[arm]
-                found.host_ms[process] = seat.host_ms[arm]
-                found.vitals[process] = {**vitals, "visit_clock_mhz": seat.clock_mhz[arm]}
-                self._store_comparisons(seat, process, cell)
+                floor = self._floor_of(cell)
+                baseline = baseline_arm(self._order.baseline, cell.pass_)
+                beside = (baseline, floor_arm(floor) if floor else None)
+                seat.store(found, process, arm, beside, vitals)
             if process == 0:
                 self._say(f"checking {cell.contender} against float64")
             reply = self._ask(seat, process, Check(arm=arm, only_bits=process > 0), cell)
@@ -358,32 +369,6 @@ class CaseMeasurer:
             self.findings[cell.number].log = log
             self.findings[cell.number].wall_s = self._wall.so_far()
 
-    def _drop_checked(self, seat: _Seat, arm: str, cell: CellOrder, reply: Reply) -> None:
+    def _drop_checked(self, seat: Seat, arm: str, cell: CellOrder, reply: Reply) -> None:
         del seat.owner[arm]
         self._end(cell, reply)
-
-    def _store_comparisons(self, seat: _Seat, process: int, cell: CellOrder) -> None:
-        found = self.findings[cell.number]
-        baseline = baseline_arm(self._order.baseline, cell.pass_)
-        if baseline in seat.samples:
-            found.baseline_visits[process] = seat.samples[baseline]
-        floor = self._floor_of(cell)
-        if floor and floor_arm(floor) in seat.samples:
-            found.floor_visits[process] = seat.samples[floor_arm(floor)]
-
-
-def baseline_arm(baseline: Contender, pass_: Pass) -> str:
-    """Name of the baseline's arm: that of the same contender as a cell, so it is timed once."""
-    return f"{baseline.text} {pass_}"
-
-
-def floor_arm(pass_: Pass) -> str:
-    """Name of the arm of the bare products of a pass."""
-    return f"floor {pass_}"
-
-
-def floor_pass(pass_: Pass, gradients_in_forward: bool) -> Pass | None:
-    """Pass whose products a cell cannot do without; None where it has none left to do."""
-    if not gradients_in_forward:
-        return pass_
-    return None if pass_ is Pass.BACKWARD else Pass.FORWARD_BACKWARD

@@ -47,10 +47,13 @@ class MemoryUse:
 
 
 def tensor_bytes(tensor: Tensor | None) -> int:
-    """Bytes that an allocator of 512-byte blocks gives this tensor; 0 for None."""
+    """Bytes that an allocator of 512-byte blocks gives this tensor; 0 for None.
+
+    Of a view only its own part: what else is in its buffer is kept for it, and is workspace.
+    """
     if tensor is None:
         return 0
-    size = tensor.untyped_storage().nbytes()
+    size = min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
     return -(-size // 512) * 512 if tensor.is_cuda else size
 
 

@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,13 @@ VARIABLES = (
     "TORCH",
     "TRITON_",
 )
+SOFTWARE = (
+    "torch", "torch_git", "triton", "python", "cuda", "driver", "cublas", "cudnn", "tf32",
+    "float32_matmul_precision", "threads",
+)  # fmt: skip
+"""Facts that a software environment is told by: with another one, times do not compare."""
+NO_SPEED = re.compile(r"(_DIR|_PATH|_HOME|_ROOT|_VERSION|_VISIBLE_DEVICES|_DEVICE_ORDER|_LOGS?)$")
+"""Variables that say where things are or which device it is: no two machines have them alike."""
 SECRET = re.compile("PASSWORD|SECRET|TOKEN|CREDENTIAL|KEY")
 
 
@@ -145,6 +152,11 @@ def variables_that_matter() -> str:
     return json.dumps(chosen)
 
 
+def variables_of_speed(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of the variables that matter whose change may change a time."""
+    return {name: value for name, value in variables.items() if not NO_SPEED.search(name)}
+
+
 def _cpu_name() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
@@ -182,8 +194,8 @@ def describe(quick: bool = False) -> dict[str, Any]:
         "container": os.environ.get("LOSSBENCH_IMAGE_DIGEST"),
         "variables": variables_that_matter(),
     }
-    slow_software = [facts.get(key) for key in ("torch", "torch_git", "triton", "python", "cuda")]
-    slow_software.append(facts.get("driver"))
+    software = [facts.get(key) for key in SOFTWARE]
+    software.append(variables_of_speed(json.loads(facts["variables"])))
     facts |= _rates(device, 3 if quick else 20) | overheads(device) | controls(device)
     return {
         "device_type": device,
@@ -192,7 +204,7 @@ def describe(quick: bool = False) -> dict[str, Any]:
         "memory_bytes": memory,
         "facts": facts,
         "hardware_fingerprint": digest(f"{name} {memory} {uuid} {facts.get('power_limit_w')}"),
-        "software_fingerprint": digest(json.dumps(slow_software)),
+        "software_fingerprint": digest(json.dumps(software)),
         "device_check": _device_check(device),
     }
 

@@ -16,6 +16,12 @@ Whole = NDArray[np.int64]
 WINDOW = 5
 OUTLIER_CLIP = 2.5
 """A point is moved to at most this many deviations from the median of its window."""
+MOST_OUTLIERS = 0.07
+"""Largest share of the points that are moved: more are no outliers but a second mode.
+
+In 100 points of two modes 2 % apart, the rarer in 30, 20 or 10 of 100, the detector told a change
+in 245, 236 and 41 of 1,000 clean series without this limit, in 1, 4 and 16 with it; in the other
+kinds of noise nothing changed (2026-12-01)."""
 _MAD_TO_SD = 2.04
 """For distances to the median of five, itself included (1,000,000 normal draws)."""
 _MOST_CORRELATION = 0.9
@@ -40,12 +46,16 @@ def without_outliers(values: Floats) -> Floats:
     """Values with outliers moved towards the median of the five points around (Hampel's filter).
 
     A step stays where it is when three points follow it, also at the end of the series: three of a
-    window's five decide. At least five values.
+    window's five decide. Of two modes, as an autotuner's lottery makes, the rarer is not moved:
+    three of it in a row would look like a step in noise that has become too small. At least five
+    values.
     """
     starts = np.clip(np.arange(len(values)) - WINDOW // 2, 0, len(values) - WINDOW)
     middle = np.sort(values[starts[:, None] + np.arange(WINDOW)], axis=1)[:, WINDOW // 2]
     distance = values - middle
-    most = OUTLIER_CLIP * _MAD_TO_SD * float(np.median(np.abs(distance)))
+    far = np.abs(distance)
+    usual = OUTLIER_CLIP * _MAD_TO_SD * float(np.median(far))
+    most = max(usual, float(np.quantile(far, 1.0 - MOST_OUTLIERS)))
     return np.asarray(middle + np.clip(distance, -most, most))
 
 

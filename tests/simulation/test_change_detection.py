@@ -1,10 +1,14 @@
 """The change detector's targets, on seeded series; each limit has a mutant that breaks it."""
 
+from typing import Any
+
 import change_figures as figures
+import numpy as np
 import pytest
 from change_figures import CLEAN, clean_series, false_alarms
+from detection_series import two_modes
 
-from lossbench.service.statistics import change_points, change_points_search
+from lossbench.service.statistics import change_points, change_points_noise, change_points_search
 from lossbench.service.statistics.change_points_noise import Noise, around_levels
 
 ENDS = (figures.ENDS, figures.ENDS)
@@ -49,6 +53,22 @@ def test_thirty_points_mostly_show_a_step_of_2_percent_and_fifteen_one_of_5() ->
 
 def test_1000_points_take_less_than_20_ms() -> None:
     assert figures.cpu_ms() < 20.0
+
+
+def two_mode_series() -> Any:
+    """1,000 clean series of 100 points, each of one of two configurations 2 % apart."""
+    return 0.005 * two_modes(np.random.default_rng(20261201), 1000, 100)
+
+
+def test_lottery_between_two_configurations_is_no_change() -> None:
+    assert false_alarms(two_mode_series()) <= 3
+
+
+def test_detector_that_takes_the_rarer_mode_for_outliers_exceeds_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(change_points_noise, "MOST_OUTLIERS", 1.0)
+    assert false_alarms(two_mode_series()) > 50
 
 
 def test_figures_are_shown(shown: list[str]) -> None:

@@ -29,6 +29,7 @@ QUIET = {
     "temperature_c": [60.0],
     "flags": [],
     "compiled": 0,
+    "compiled_beside": 0,
 }
 
 

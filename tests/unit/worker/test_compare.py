@@ -52,7 +52,7 @@ DATA: dict[str, dict[str, Any]] = {
         "first_call_s": 2.0,
     },
     "warm": {"steady": True},
-    "vitals": {"flags": [], "compiled": 0, "clock_mhz": [], "power_w": [], "temperature_c": []},
+    "vitals": {"flags": [], "clock_mhz": [], "power_w": [], "temperature_c": []},
 }
 
 
@@ -117,7 +117,8 @@ class Script:
             return fault
         if command.do == "visit":
             time_ms = self._ratio(process) if contender == CANDIDATE.text else 1.0
-            return Reply(ok=True, data={"latency_ms": [time_ms] * 4, "host_ms": [0.1]})
+            calm = {"compiled": 0, "alloc_retries": 0}
+            return Reply(ok=True, data={"latency_ms": [time_ms] * 4, "host_ms": [0.1], **calm})
         if command.do == "check":
             return Reply(ok=True, data=fault or CHECK)
         data = fault or DATA.get(command.do, {})

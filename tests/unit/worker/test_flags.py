@@ -286,7 +286,8 @@ def test_compilation_in_a_visit_is_seen() -> None:
     taken = {}
     for arm in ("quiet", "compiles"):
         visit = child.obey(MakeVisit(arm=arm))
-        taken[arm] = (visit["latency_ms"], child.obey(ReadVitals()))
+        happened = {"compiled": visit["compiled"], "compiled_beside": 0}
+        taken[arm] = (visit["latency_ms"], child.obey(ReadVitals()) | happened)
     torch._dynamo.reset()
     for arm, expected in (("quiet", False), ("compiles", True)):
         samples, signs = taken[arm]

@@ -14,10 +14,11 @@ from lossbench.service.contract.errors import ChildDiedError, ChildTimeoutError,
 from lossbench.service.contract.words import Outcome, Pass
 from lossbench.worker.environments import ContenderEnvironment, Environments
 from lossbench.worker.install import Installer
-from lossbench.worker.measure import VISITS, CaseMeasurer, floor_pass
-from lossbench.worker.messages import AddArm, Command, MakeVisit, Reply
+from lossbench.worker.measure import VISITS, CaseMeasurer
+from lossbench.worker.messages import AddArm, AddFloor, Command, MakeVisit, Reply
 from lossbench.worker.order import CaseOrder, CellOrder, Progress, Say, silence
 from lossbench.worker.pool import ChildPool
+from lossbench.worker.seats import floor_pass
 
 Fault = Callable[[str, Command], Reply | None]
 """What happens to (environment, command): a reply, an exception, or None for the usual."""
@@ -30,9 +31,14 @@ DATA: dict[str, dict[str, Any]] = {
         "first_call_s": 2.0,
     },
     "warm": {"steady": True},
-    "visit": {"latency_ms": [1.0, 1.0], "host_ms": [0.1, 0.1]},
+    "visit": {
+        "latency_ms": [1.0, 1.0],
+        "host_ms": [0.1, 0.1],
+        "compiled": 0,
+        "alloc_retries": 0,
+    },
     "check": {"checksum": "abc"},
-    "vitals": {"flags": [], "compiled": 0},
+    "vitals": {"flags": []},
 }
 
 
@@ -161,7 +167,8 @@ def test_findings_hold_the_clock_of_every_visit_and_where_the_time_went() -> Non
     def fault(name: str, command: Command) -> Reply | None:
         if not isinstance(command, MakeVisit):
             return None
-        data = {"latency_ms": [500.0], "host_ms": [0.1], "clock_mhz": 1455.0}
+        times = {"latency_ms": [500.0], "host_ms": [0.1], "clock_mhz": 1455.0}
+        data = {**DATA["visit"], **times}
         return Reply(ok=True, data=data)
 
     made = Trial("k@1", fault=fault)
@@ -257,14 +264,80 @@ def test_cell_that_hangs_times_out_alone() -> None:
     assert made.findings[1].check is not None
 
 
-def test_baseline_that_hangs_names_its_own_limit() -> None:
+@pytest.mark.parametrize("shared", ["base", "floor"])
+@pytest.mark.parametrize("stage", [AddArm | AddFloor, MakeVisit])
+@pytest.mark.parametrize("fate", ["hangs", "dies", "eats the memory", "breaks the device"])
+def test_fault_of_a_baseline_or_floor_costs_only_what_is_compared_with_it(
+    shared: str, stage: Any, fate: str
+) -> None:
     def fault(name: str, command: Command) -> Reply | None:
-        if isinstance(command, MakeVisit) and command.arm.startswith("base"):
+        if not (isinstance(command, stage) and command.arm.startswith(shared)):
+            return None
+        if fate == "hangs":
             raise ChildTimeoutError
+        if fate == "dies":
+            raise ChildDiedError("gone")
+        outcome = Outcome.OUT_OF_MEMORY if fate == "eats the memory" else Outcome.FAILED
+        return Reply(ok=False, outcome=outcome, reason="too much", fatal=True)
+
+    made = Trial("k@1", processes=3, fault=fault)
+    found = made.findings[0]
+    assert made.endings == {}
+    assert found.crashes == 0
+    assert sorted(found.visits) == [0, 1, 2]
+    kept, lost = found.floor_visits, found.baseline_visits
+    if shared == "floor":
+        kept, lost = lost, kept
+    assert (sorted(kept), sorted(lost)) == ([0, 1, 2], [])
+    # it is tried once, not in every process
+    tried = [c for _, c, _ in made.pool.asked if isinstance(c, stage) and c.arm.startswith(shared)]
+    assert len(tried) == 1
+
+
+def test_contender_that_fits_alone_is_measured_without_what_does_not_fit_beside_it() -> None:
+    holds_floor: set[str] = set()
+
+    def fault(name: str, command: Command) -> Reply | None:
+        if command.do == "prepare":
+            holds_floor.discard(name)
+        if isinstance(command, AddFloor):
+            holds_floor.add(name)
+        own = isinstance(command, MakeVisit) and command.arm.startswith("k@1")
+        if own and name in holds_floor:
+            return Reply(ok=False, outcome=Outcome.OUT_OF_MEMORY, reason="too big")
         return None
 
-    made = Trial("k@1", fault=fault, timeout_s=7.5)
-    assert made.endings == {0: (Outcome.TIMED_OUT, "took longer than 120 s")}
+    made = Trial("k@1", processes=2, fault=fault)
+    assert made.endings == {}
+    assert sorted(made.findings[0].visits) == [0, 1]
+    assert made.findings[0].floor_visits == {}
+
+
+def test_contender_that_does_not_fit_alone_either_is_out_of_memory() -> None:
+    def fault(name: str, command: Command) -> Reply | None:
+        own = isinstance(command, MakeVisit) and command.arm.startswith("k@1")
+        return Reply(ok=False, outcome=Outcome.OUT_OF_MEMORY, reason="too big") if own else None
+
+    made = Trial("k@1", fault=fault)
+    assert made.endings == {0: (Outcome.OUT_OF_MEMORY, "too big")}
+
+
+def test_what_happens_within_the_visits_of_an_arm_is_that_arms() -> None:
+    """k@1 compiles while it is timed, the baseline of k@2's environment makes the device retry."""
+
+    def fault(name: str, command: Command) -> Reply | None:
+        if not isinstance(command, MakeVisit):
+            return None
+        compiled = command.arm.startswith("k@1")
+        retried = name.startswith("k@2") and command.arm.startswith("base")
+        happened = {"compiled": int(compiled), "alloc_retries": int(retried)}
+        return Reply(ok=True, data={**DATA["visit"], **happened})
+
+    made = Trial("k@1", "k@2", fault=fault)
+    first, second = (made.findings[number].vitals[0] for number in (0, 1))
+    assert (first["compiled"], first["compiled_beside"]) == (VISITS, 0)
+    assert (second["compiled"], second["compiled_beside"]) == (0, 0)
+    assert (first["flags"], second["flags"]) == ([], ["alloc_retry"])
 
 
 def test_baseline_that_does_not_fit_costs_only_the_ratio() -> None:

@@ -94,7 +94,39 @@ def test_memory_clears_before_every_call(monkeypatch: pytest.MonkeyPatch) -> Non
     assert done == ["clear", "forward", "backward"] * 4 + ["clear"]
 
 
-def test_tensor_bytes_counts_the_whole_storage() -> None:
+def test_tensor_bytes_counts_the_tensor_s_own_part_of_its_storage() -> None:
     assert tensor_bytes(None) == 0
     assert tensor_bytes(X) == MIB
-    assert tensor_bytes(X[:1]) == MIB
+    assert tensor_bytes(X[:1]) == 4096
+
+
+def test_scratch_in_the_buffer_of_a_gradient_is_workspace() -> None:
+    """Same work and peak, once with tensors of their own and once as views of one buffer."""
+
+    def used(one_buffer: bool) -> int:
+        def forward() -> Tensor:
+            if one_buffer:
+                buffer = torch.empty(5 * MIB, dtype=torch.uint8)
+                gradients[:] = [buffer[:MIB], buffer[MIB : 2 * MIB]]
+            else:
+                gradients[:] = [megabyte(), megabyte()]
+                torch.empty(3 * MIB, dtype=torch.uint8)
+            return loss
+
+        gradients: list[Tensor] = []
+        loss = torch.zeros(())
+
+        def outputs(_: Tensor) -> int:
+            return sum(tensor_bytes(gradient) for gradient in gradients)
+
+        step_ = Step(gradients.clear, forward, lambda _: None, outputs)
+        use, equal = measure_memory(step_, "cpu")
+        assert equal
+        assert use.outputs_bytes == 2 * MIB
+        return use.workspace_bytes
+
+    assert used(one_buffer=True) == used(one_buffer=False) == 3 * MIB
+
+
+def test_gradient_that_is_expanded_counts_what_it_holds() -> None:
+    assert tensor_bytes(torch.ones(1).expand(1000, 1000)) == 4
