@@ -175,6 +175,8 @@ class KernelSpec:
     `kernel_names`: parts of the names of GPU kernels, one of which must have run: a fallback never
     passes for the kernel. `modules` are those whose source is hashed: the code that a call runs.
     Origin "checkout": never on an index; it runs only where the operator points to its files.
+    `gradients_in_backward_for`: options with which a kernel that has `gradients_in_forward` makes
+    them in the backward after all.
     `usage` is the measured call with default params and no option, in the library's own words: from
     `input, weight, target` it makes `loss`. `aliases` are earlier names of the kernel.
     """
@@ -187,6 +189,7 @@ class KernelSpec:
     dtypes: frozenset[str]
     gradients_in_forward: bool
     products: Mapping[str, int]
+    gradients_in_backward_for: frozenset[str] = frozenset()
     package: str | None = None
     versions: tuple[str, ...] = ()
     twins: Mapping[str, str] = field(default_factory=dict)
@@ -209,6 +212,10 @@ class KernelSpec:
     product_slowdown: float = 1.0
     usage: str = ""
     aliases: tuple[str, ...] = ()
+
+    def makes_gradients_in_forward(self, options: frozenset[str]) -> bool:
+        """Whether a call with these options, of `OPTIONS`, has its gradients after the forward."""
+        return self.gradients_in_forward and not options & self.gradients_in_backward_for
 
     def complete(self, params: Mapping[str, object]) -> dict[str, ParamValue]:
         """All params, checked, with defaults filled in.

@@ -14,6 +14,8 @@ BLOCK_ELEMENTS = 2**26
 ULP_SAMPLES = 2**20
 ULP_THRESHOLD = 2.0**-8
 """Distances in units in the last place count where |truth| is above this share of its rms."""
+ROW_SHARE = 0.1
+"""A row whose true norm is above this share of the median row's cannot be zero by rounding."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,20 @@ def compare_output(got: Tensor | None, truth: Tensor) -> OutputComparison:
         ulp_p50=p50,
         ulp_p99=p99,
     )
+
+
+def unwritten_rows(got: Tensor, truth: Tensor, rows: Tensor) -> int:
+    """How many of the chosen rows are exactly zero though the truth's are as large as others.
+
+    got and truth (R, H), of one shape; rows (R,) bool. A few such rows are lost in any error norm.
+    """
+    size = torch.linalg.vector_norm(truth, dim=1)
+    chosen = rows & (size > 0)
+    if got.shape != truth.shape or not bool(chosen.any()):
+        return 0
+    large = chosen & (size > ROW_SHARE * size[chosen].median())
+    zero = torch.linalg.vector_norm(got, ord=math.inf, dim=1) == 0
+    return int((large & zero).sum())
 
 
 def _sum_blocks(got: Tensor, truth: Tensor) -> _Sums:

@@ -20,17 +20,18 @@ from lossbench.service.contract.case import Case
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.words import Pass
 
-from .accuracy import OutputComparison, checksum, compare_output
+from .accuracy import OutputComparison, checksum, compare_output, unwritten_rows
 from .arms import ContenderArm, FloorArm, Leaves
 from .guards import TimerGuard, is_own, kernels_of
-from .memory import Step, measure_memory, tensor_bytes
+from .memory import Step, measure_memory, memory_ran_out, tensor_bytes
 from .timing import CpuStopwatch, CudaStopwatch, Stopwatch, Timed
 
 READY_CALLS = 3
 GUARD = TimerGuard()
 _KERNELS_RUN: dict[tuple[str, str], list[str]] = {}
-"""Kernels of one call by contender and dtype: another dtype may take another path."""
+"""Kernels of one call by contender and case: dtype, options and sizes all choose paths."""
 OUTPUTS = ("loss", "dx", "dw", "db")
+NO_TRUTH = Reference(torch.empty(0), None, None, None)
 YARDSTICKS = {"loss": "torch-upcast", "dx": "torch-naive", "dw": "torch-naive", "db": "torch-naive"}
 
 
@@ -121,7 +122,7 @@ class CaseBench:
             function=build(contender.kernel, version, contender.params),
             version=version,
             uses_triton=spec.uses_triton,
-            gradients_in_forward=spec.gradients_in_forward,
+            gradients_in_forward=spec.makes_gradients_in_forward(self.problem.options_used),
         )
 
     def _need(self) -> Need:
@@ -166,9 +167,9 @@ class CaseBench:
         bits = checksum(list(outputs.values()))
         truth = self._reference()
         compared = self._compare(outputs, truth)
-        faults = self._exact_faults(outputs)
-        notes: list[str] = []
-        if not bool((self._inputs.target != self.problem.ignore_index).any()):
+        faults = self._exact_faults(outputs) + self._unwritten(outputs, truth)
+        notes = ["no_reference"] if truth is NO_TRUTH else []
+        if compared and not bool((self._inputs.target != self.problem.ignore_index).any()):
             compared, notes = _empty_batch(outputs, compared)
         outputs.clear()
         repeats = True
@@ -195,10 +196,10 @@ class CaseBench:
         }
 
     def _kernels_run(self, timed: ContenderArm, contender: _Contender) -> list[str]:
-        """GPU kernels of one call, looked at once in a process for each contender."""
+        """GPU kernels of one call, looked at once in a process for each contender and case."""
         if self.device != "cuda":
             return []
-        key = (contender.text, self.problem.dtype)
+        key = (contender.text, self.case.text)
         if key not in _KERNELS_RUN:
             self.leaves.clear()
             _KERNELS_RUN[key] = kernels_of(timed.call)
@@ -218,8 +219,14 @@ class CaseBench:
         return outputs
 
     def _reference(self) -> Reference:
+        """The float64 truth; `NO_TRUTH` where it does not fit: that is no fault of a contender."""
         if self._truth is None:
-            self._truth = reference(self._inputs, self.problem)
+            try:
+                self._truth = reference(self._inputs, self.problem)
+            except (RuntimeError, MemoryError) as error:
+                if not memory_ran_out(error):
+                    raise
+                self._truth = NO_TRUTH
         return self._truth
 
     def _compare(
@@ -228,7 +235,7 @@ class CaseBench:
         return {
             name: compare_output(outputs[name], expected)
             for name in OUTPUTS
-            if (expected := getattr(truth, name)) is not None
+            if truth is not NO_TRUTH and (expected := getattr(truth, name)) is not None
         }
 
     def _exact_faults(self, outputs: dict[str, Tensor | None]) -> list[str]:
@@ -243,6 +250,21 @@ class CaseBench:
             faults.append("dx of an ignored row is not zero")
         return faults
 
+    def _unwritten(self, outputs: dict[str, Tensor | None], truth: Reference) -> list[str]:
+        """Rows of dx with a valid label, and of dW that are a label, that were never written."""
+        target = self._inputs.target
+        valid = target != self.problem.ignore_index
+        labels = torch.zeros(self.problem.vocab, dtype=torch.bool, device=target.device)
+        labels[target[valid]] = True
+        faults = []
+        for name, rows in (("dx", valid), ("dw", labels)):
+            got, expected = outputs[name], getattr(truth, name)
+            if got is None or expected is None:
+                continue
+            if count := unwritten_rows(got, expected, rows):
+                faults.append(f"{count} rows of {name} are zero where the truth is not")
+        return faults
+
     def _yardstick_errors(self, truth: Reference) -> dict[str, OutputComparison]:
         """Torch's own errors in this dtype: naive for gradients, upcast for the loss."""
         if self._yardstick is None:
@@ -250,8 +272,11 @@ class CaseBench:
             for kernel in dict.fromkeys(YARDSTICKS.values()):
                 try:
                     self._yardstick |= self._errors_of(kernel, truth)
-                except (torch.OutOfMemoryError, UnsupportedHere):
+                except UnsupportedHere:
                     continue
+                except (RuntimeError, MemoryError) as error:
+                    if not memory_ran_out(error):
+                        raise
         return self._yardstick
 
     def _errors_of(self, kernel: str, truth: Reference) -> dict[str, OutputComparison]:

@@ -152,9 +152,16 @@ def _first_line(text: str) -> str:
 
 
 def _copy(inputs: Inputs) -> Inputs:
-    """Inputs whose storage nobody else has, with the same strides."""
+    """Inputs whose storage nobody else has, with the same strides.
+
+    What a contender writes into them reaches neither the truth nor the yardsticks.
+    """
 
     def own(tensor: Tensor) -> Tensor:
+        if 0 in tensor.stride():
+            # many places of an expanded tensor are one in memory: that one is copied
+            once = tuple(slice(None) if stride else slice(0, 1) for stride in tensor.stride())
+            return tensor[once].clone().expand(tensor.shape)
         # a column slice keeps its row stride: its whole storage is copied
         storage = torch.empty_strided(
             tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
@@ -167,6 +174,8 @@ def _copy(inputs: Inputs) -> Inputs:
         weight=own(inputs.weight),
         target=own(inputs.target),
         bias=None if inputs.bias is None else own(inputs.bias),
+        class_weight=None if inputs.class_weight is None else own(inputs.class_weight),
+        upstream=own(inputs.upstream),
     )
 
 

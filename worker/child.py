@@ -39,7 +39,6 @@ from .messages import (
 )
 
 PR_SET_PDEATHSIG = 1
-HOST_MEMORY_WORDS = "DefaultCPUAllocator: can't allocate memory"
 FATAL_WORDS = (
     "CUDA error",
     "cuDNN error",
@@ -172,6 +171,8 @@ class Child:
         """Reply to a command; every exception becomes an outcome with a one-line reason."""
         from lossbench.kernels.errors import UnsupportedHere
 
+        from .memory import memory_ran_out
+
         try:
             return Reply(ok=True, data=_plain(self.obey(command)))
         except UnsupportedHere as unsupported:
@@ -181,7 +182,7 @@ class Child:
         except MemoryError as error:
             return _host_memory_gone(error)
         except Exception as error:  # whatever a contender raises is this cell's result
-            if HOST_MEMORY_WORDS in str(error):
+            if memory_ran_out(error):
                 return _host_memory_gone(error)
             traceback.print_exc()
             text = next(iter(str(error).splitlines()), "")

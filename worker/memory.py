@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 REPEATS = 3
+HOST_MEMORY_WORDS = "DefaultCPUAllocator: can't allocate memory"
 WARM_UP_CALLS = 3
 
 
@@ -24,6 +25,12 @@ class Step:
     backward: Callable[[Tensor], None]
     outputs_bytes: Callable[[Tensor], int]
     """Bytes of the loss and of the gradients present after the backward."""
+
+
+def memory_ran_out(error: BaseException) -> bool:
+    """Whether an exception says that the device's or the machine's memory did not suffice."""
+    gone = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return gone or HOST_MEMORY_WORDS in str(error)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import Any
 
 import torch
@@ -92,19 +93,43 @@ def _gradient_faults(inputs: Inputs, leaves: _Leaves, case: CheckCase) -> list[s
     return faults
 
 
+def _tensors(inputs: Inputs) -> dict[str, Tensor]:
+    """What a call is given, by the name that a fault uses."""
+    given = {
+        "input": inputs.x,
+        "weight": inputs.weight,
+        "target": inputs.target,
+        "bias": inputs.bias,
+        "class weight": inputs.class_weight,
+        "upstream gradient": inputs.upstream,
+    }
+    return {name: tensor for name, tensor in given.items() if tensor is not None}
+
+
+def _leaves_inputs_alone(call: Call) -> Call:
+    """The call, with a fault for each tensor that the contender changed."""
+
+    @wraps(call)
+    def watched(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observed:
+        before = {name: tensor.detach().clone() for name, tensor in _tensors(inputs).items()}
+        seen = call(function, case, inputs)
+        seen.faults += [
+            f"it changed its {name}"
+            for name, tensor in _tensors(inputs).items()
+            if not torch.equal(tensor, before[name])
+        ]
+        return seen
+
+    return watched
+
+
+@_leaves_inputs_alone
 def _plain(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observed:
     """Forward and backward."""
     leaves = _leaves(inputs)
-    before = [tensor.detach().clone() for tensor in (inputs.x, inputs.weight, inputs.target)]
     loss = _loss(function, inputs, leaves)
     torch.autograd.backward(loss, inputs.upstream.to(loss.dtype))
     faults = _is_plain("loss", loss) + _gradient_faults(inputs, leaves, case)
-    names = ("input", "weight", "target")
-    for name, held, copy in zip(
-        names, (inputs.x, inputs.weight, inputs.target), before, strict=True
-    ):
-        if not torch.equal(held, copy):
-            faults.append(f"it changed its {name}")
     wanted = () if inputs.problem.reduction != "none" else (inputs.problem.tokens,)
     if tuple(loss.shape) != wanted:
         faults.append(f"loss has shape {tuple(loss.shape)}, not {wanted}")
@@ -128,6 +153,7 @@ def _nothing_to_train(function: LossFunction, case: CheckCase, inputs: Inputs) -
     return seen
 
 
+@_leaves_inputs_alone
 def _no_grad(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observed:
     """Evaluation of tensors that need gradients, under no_grad."""
     leaves = _leaves(inputs)
@@ -137,6 +163,7 @@ def _no_grad(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observe
     return Observed({"loss": loss.detach()}, faults)
 
 
+@_leaves_inputs_alone
 def _two_backwards(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observed:
     """retain_graph: upstream 2, then -0.5; the first result must not change."""
     leaves = _leaves(inputs)
@@ -156,6 +183,7 @@ def _two_backwards(function: LossFunction, case: CheckCase, inputs: Inputs) -> O
     return Observed(outputs, faults)
 
 
+@_leaves_inputs_alone
 def _nonleaf(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observed:
     """The input is the saved output of another operation, which its backward needs."""
     leaf, weight = inputs.x.detach().requires_grad_(), inputs.weight.detach().requires_grad_()
@@ -164,6 +192,7 @@ def _nonleaf(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observe
     return Observed({"dx": leaf.grad, "dw": weight.grad})
 
 
+@_leaves_inputs_alone
 def _autocast(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observed:
     """bf16 input, float32 weight, autocast to bf16: each gradient in its tensor's dtype."""
     wide = inputs.problem.dtype == "float64"
@@ -180,6 +209,7 @@ def _autocast(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observ
     return Observed({"loss": loss.detach(), "dx": x.grad, "dw": weight.grad}, faults)
 
 
+@_leaves_inputs_alone
 def _micro_batches(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observed:
     """Sums over two unequal parts, divided by the count of all, add up to the mean."""
     leaves = _leaves(inputs)
@@ -193,6 +223,7 @@ def _micro_batches(function: LossFunction, case: CheckCase, inputs: Inputs) -> O
     return Observed({name: leaf.grad for name, leaf in leaves.named().items()})
 
 
+@_leaves_inputs_alone
 def _tied(function: LossFunction, case: CheckCase, inputs: Inputs) -> Observed:
     """The weight is the embedding, too: both gradients add up."""
     weight = inputs.weight.detach().clone().requires_grad_()

@@ -11,6 +11,7 @@ __all__ = [
     "CUTE_DSL_PATHS",
     "FORWARD_PRODUCTS",
     "OPTIONS",
+    "PER_TOKEN",
     "RECOMPUTED_PRODUCTS",
     "THREE_DTYPES",
 ]
@@ -21,6 +22,9 @@ AUTOGRAD_PRODUCTS = {"forward": 1, "backward": 2, "forward_backward": 3}
 FORWARD_PRODUCTS = {"forward": 3, "backward": 0, "forward_backward": 3}
 RECOMPUTED_PRODUCTS = {"forward": 1, "backward": 3, "forward_backward": 4}
 """The backward makes the logits again: nothing of size N x V is ever stored."""
+
+PER_TOKEN = frozenset({"reduction_none"})
+"""Each row has an upstream gradient of its own, which only the backward knows."""
 
 # One build of the CuTe DSL with all its parts. Its own .pth file puts the folder on the path; an
 # installation into a folder of its own does not read that.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..kernel_spec import KernelSpec, Memory, Param, Term
-from .facts import ALL_DTYPES, FORWARD_PRODUCTS, OPTIONS
+from .facts import ALL_DTYPES, FORWARD_PRODUCTS, OPTIONS, PER_TOKEN
 
 ENTRIES: tuple[KernelSpec, ...] = (
     KernelSpec(
@@ -31,6 +31,7 @@ ENTRIES: tuple[KernelSpec, ...] = (
         dtypes=ALL_DTYPES,
         gradients_in_forward=True,
         products=FORWARD_PRODUCTS,
+        gradients_in_backward_for=PER_TOKEN,
         uses_triton=True,
         fallback=True,
         minimum_torch="2.9",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..kernel_spec import Alignment, KernelSpec, Memory, Param, ParamValue, Setup, Term
-from .facts import CUTE_DSL, CUTE_DSL_PATHS, FORWARD_PRODUCTS, OPTIONS, THREE_DTYPES
+from .facts import CUTE_DSL, CUTE_DSL_PATHS, FORWARD_PRODUCTS, OPTIONS, PER_TOKEN, THREE_DTYPES
 
 # The 35 releases on PyPI; 20 differ in the code of the two files that this call runs
 # (hash of their syntax trees without docstrings, 2026-11-30).
@@ -109,6 +109,7 @@ ENTRIES: tuple[KernelSpec, ...] = (
         dtypes=THREE_DTYPES,
         gradients_in_forward=True,
         products=FORWARD_PRODUCTS,
+        gradients_in_backward_for=PER_TOKEN,
         uses_triton=True,
         minimum_torch="2.1.2",
         minimum_triton="2.3.0",

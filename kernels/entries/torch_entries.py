@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..kernel_spec import KernelSpec, Memory, Param, Term
-from .facts import ALL_DTYPES, AUTOGRAD_PRODUCTS, FORWARD_PRODUCTS, OPTIONS
+from .facts import ALL_DTYPES, AUTOGRAD_PRODUCTS, FORWARD_PRODUCTS, OPTIONS, PER_TOKEN
 
 INDUCTOR_KERNELS = ("triton_",)
 """How Inductor names the kernels that it writes for a GPU."""
@@ -156,6 +156,7 @@ ENTRIES: tuple[KernelSpec, ...] = (
         dtypes=ALL_DTYPES,
         gradients_in_forward=True,
         products=FORWARD_PRODUCTS,
+        gradients_in_backward_for=PER_TOKEN,
         minimum_torch="2.13",
         modules=("torch.nn.modules.linear_cross_entropy",),
         chunk_rule="aspect:chunk_rows",

@@ -9,7 +9,7 @@ has its own upstream gradient.  Source: mgmalek/efficient_cross_entropy (gradien
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -140,6 +140,11 @@ class _Reduced(torch.autograd.Function):
         return (*_grads(Gradients(dx, dw, db), scale, ctx.dtypes), None)
 
 
+def _without_tensors(call: _Call) -> _Call:
+    """What a context may hold: a tensor kept there could change before the backward, unseen."""
+    return replace(call, target=call.target.new_empty(0), class_weight=None)
+
+
 class _PerToken(torch.autograd.Function):
     """reduction "none": the backward recomputes, with each row's own upstream gradient."""
 
@@ -150,15 +155,15 @@ class _PerToken(torch.autograd.Function):
         with torch.autocast(input.device.type, enabled=False):
             operands, _ = _operands(call, input, weight, bias)
             rows, _ = run_chunks(operands, Wanted(False, False, False))
-        ctx.call = call
-        ctx.save_for_backward(input, weight, bias)
+        ctx.call = _without_tensors(call)
+        ctx.save_for_backward(input, weight, bias, call.target, call.class_weight)
         return rows
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         _refuse_second_derivative()
-        call: _Call = ctx.call
-        input, weight, bias = ctx.saved_tensors
+        input, weight, bias, target, class_weight = ctx.saved_tensors
+        call: _Call = replace(ctx.call, target=target, class_weight=class_weight)
         with torch.autocast(input.device.type, enabled=False):
             operands, _ = _operands(call, input, weight, bias)
             # A contiguous copy: upstream of `.sum()` has stride 0.

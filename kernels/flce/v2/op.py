@@ -10,7 +10,7 @@ gradients, since every row has its own upstream gradient.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -198,6 +198,11 @@ class _Reduced(torch.autograd.Function):
         return (*(_handed_out(gradient, scale, dtype) for gradient, dtype in saved), None)
 
 
+def _without_tensors(call: _Call) -> _Call:
+    """What a context may hold: a tensor kept there could change before the backward, unseen."""
+    return replace(call, target=call.target.new_empty(0), class_weight=None)
+
+
 class _PerToken(torch.autograd.Function):
     """reduction "none": the backward recomputes, with each row's own upstream gradient."""
 
@@ -209,16 +214,16 @@ class _PerToken(torch.autograd.Function):
             operands, factor = _operands(call, (input, weight, bias), (False, False, False))
             results, _ = run(operands)
             metrics = _metrics(call, results, factor, operands.tensors.lse_square_scale)
-        ctx.call = call
-        ctx.save_for_backward(input, weight, bias)
+        ctx.call = _without_tensors(call)
+        ctx.save_for_backward(input, weight, bias, call.target, call.class_weight)
         ctx.mark_non_differentiable(*metrics)
         return (results.loss, *metrics)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor, *of_metrics: Tensor) -> tuple[Tensor | None, ...]:
         _refuse_second_derivative()
-        call: _Call = ctx.call
-        input, weight, bias = ctx.saved_tensors
+        input, weight, bias, target, class_weight = ctx.saved_tensors
+        call: _Call = replace(ctx.call, target=target, class_weight=class_weight)
         with torch.autocast(input.device.type, enabled=False):
             operands, _ = _operands(call, (input, weight, bias), call.wants)
             # A contiguous copy: upstream of `.sum()` has stride 0.

@@ -81,6 +81,22 @@ def test_input_that_is_written_to_is_a_fault() -> None:
     assert "it changed its input" in observe(writes, case, inputs_of(case, "cpu")).faults
 
 
+@pytest.mark.parametrize(
+    "case",
+    ["no_grad", "two_backwards", "micro_batches", "autocast", "tied", "nonleaf"],
+)
+def test_label_that_is_written_to_is_a_fault_in_every_way_of_calling(case: str) -> None:
+    chosen = next(known for known in GRID if known.call == case)
+    right = build_upcast(None, {})
+
+    def writes(x, weight, target, bias=None, **options):  # type: ignore[no-untyped-def]
+        loss = right(x, weight, target.clone(), bias, **options)
+        target.zero_()
+        return loss
+
+    assert "it changed its target" in observe(writes, chosen, inputs_of(chosen, "cpu")).faults
+
+
 def test_missing_gradient_and_wrong_dtype_are_faults() -> None:
     case = BY_ID["options/none/mean/bfloat16"]
 

@@ -13,7 +13,12 @@ from lossbench.service.contract.run import OutputError
 from lossbench.service.contract.words import Outcome
 from lossbench.service.statistics.grade import judge
 from lossbench.worker import accuracy
-from lossbench.worker.accuracy import OutputComparison, checksum, compare_output
+from lossbench.worker.accuracy import (
+    OutputComparison,
+    checksum,
+    compare_output,
+    unwritten_rows,
+)
 
 TRUTH = torch.tensor([3.0, -4.0, 0.0, 12.0], dtype=torch.float64)
 
@@ -156,3 +161,26 @@ def test_checksum_does_not_depend_on_layout_or_blocks(monkeypatch: pytest.Monkey
     assert checksum([values.t().contiguous().t()]) == whole
     monkeypatch.setattr(accuracy, "BLOCK_ELEMENTS", 7)
     assert checksum([values]) == whole
+
+
+@pytest.mark.parametrize(
+    ("zeroed", "rows", "expected"),
+    [
+        ([], [0, 1, 2, 3, 4], 0),
+        ([1, 3], [0, 1, 2, 3, 4], 2),
+        ([1, 3], [0, 1], 1),
+        ([4], [0, 1, 2, 3, 4], 0),
+        ([0], [], 0),
+    ],
+)
+def test_unwritten_rows_are_the_chosen_zero_ones_with_a_large_truth(
+    zeroed: list[int], rows: list[int], expected: int
+) -> None:
+    """Row 4 is 1/100 of the others: it may be zero by rounding; row 5 is zero in the truth."""
+    truth = torch.ones(6, 3, dtype=torch.float64) * torch.tensor([1, 2, 1, 1, 0.01, 0])[:, None]
+    got = truth.to(torch.bfloat16)
+    got[zeroed] = 0
+    chosen = torch.zeros(6, dtype=torch.bool)
+    chosen[rows] = True
+    chosen[5] = True
+    assert unwritten_rows(got, truth, chosen) == expected

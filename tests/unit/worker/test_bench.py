@@ -307,6 +307,38 @@ def test_add_contender_reports_version_and_times() -> None:
     assert naive["first_call_s"] >= naive["compile_s"] >= 0
 
 
+def test_gradients_of_a_loss_per_token_are_reported_where_they_are_made() -> None:
+    """flce makes them in its forward, but not where each row has its own upstream gradient."""
+    found = {
+        reduction: make(f"N16-H8-V32-float32-reduction={reduction}").add_contender(
+            "a", Contender.parse("flce@1"), Pass.FORWARD
+        )["gradients_in_forward"]
+        for reduction in ("sum", "none")
+    }
+    assert found == {"sum": True, "none": False}
+
+
+def test_own_kernel_is_proved_for_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first case runs the kernel, a second falls back: only the second is found out."""
+    calls: list[list[str]] = []
+
+    def seen(call: Callable[[], object]) -> list[str]:
+        calls.append(["aten_softmax"] if calls else ["_row_kernel"])
+        return calls[-1]
+
+    monkeypatch.setattr(bench_module, "kernels_of", seen)
+    monkeypatch.setattr(bench_module, "_KERNELS_RUN", {})
+    faults = []
+    for case in ("N16-H8-V32-float32", "N16-H8-V32-float32-softcap=30.0", "N16-H8-V32-float32"):
+        bench = make(case)
+        arm = add(bench, "flce@1")
+        # the profiler is a stand-in; all else of the check runs on the CPU
+        bench.device = "cuda"
+        faults.append(bench.check(arm, only_bits=False)["faults"])
+    assert faults == [[], ["it fell back: none of its own kernels ran (_row_kernel)"], []]
+    assert len(calls) == 2
+
+
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_memory_of_torch_naive_counts_outputs_apart(
     monkeypatch: pytest.MonkeyPatch, accumulate: bool

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from lossbench.kernels.catalogue import build, spec_of
 from lossbench.kernels.cheats import CHEATS
-from lossbench.kernels.checks.cases import CheckCase
+from lossbench.kernels.checks.cases import CheckCase, inputs_of
 from lossbench.kernels.checks.grid import BY_ID, GRID
 from lossbench.kernels.checks.truth import exact_loss
 from lossbench.kernels.flce import linear_cross_entropy
@@ -18,9 +21,10 @@ from lossbench.kernels.protocol import LossFunction
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.words import Grade, Outcome
 from lossbench.worker.bench import names_to_prove
-from lossbench.worker.checks import GridChecker, check_function
+from lossbench.worker.checks import GridChecker, _copy, check_function
 from lossbench.worker.guards import TimerGuard
 
+RIGHT = build("torch-upcast", None, {})
 QUICK = [case for case in GRID if case.quick]
 FOR_MUTANTS = [
     case for case in QUICK if case.id not in ("sizes/no-token/mean/float32", "calls/autocast")
@@ -53,6 +57,73 @@ def test_replayed_output_is_called_wrong() -> None:
     found = check_function(CHEATS["replayed_output"], BY_ID["cheats/renewed/float32"], "cpu")
 
     assert found.outcome is Outcome.WRONG
+
+
+class _ScalesUpstream(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor) -> Tensor:
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Tensor:
+        return upstream.mul_(3)
+
+
+def doubles_class_weight(*tensors: Any, class_weight: Tensor, **options: Any) -> Tensor:
+    class_weight.mul_(2)
+    return RIGHT(*tensors, class_weight=class_weight, **options)
+
+
+def clears_bias(x: Tensor, weight: Tensor, target: Tensor, bias: Tensor, **options: Any) -> Tensor:
+    loss = RIGHT(x, weight, target, bias, **options)
+    bias.data.zero_()
+    return loss
+
+
+def scales_upstream(*tensors: Any, **options: Any) -> Tensor:
+    loss: Tensor = _ScalesUpstream.apply(RIGHT(*tensors, **options))  # type: ignore[no-untyped-call]
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("spoils", "case", "named"),
+    [
+        (doubles_class_weight, "options/class_weight/sum/float32", "class weight"),
+        (clears_bias, "options/bias/mean/float32", "bias"),
+        (scales_upstream, "dtypes/upstream-ramp/bfloat16", "upstream gradient"),
+        (scales_upstream, "options/none/mean/float32", "upstream gradient"),
+    ],
+)
+def test_tensor_that_a_contender_changes_is_named_and_spoils_no_truth(
+    spoils: LossFunction, case: str, named: str
+) -> None:
+    found = check_function(spoils, BY_ID[case], "cpu")
+
+    assert (found.outcome, found.reason) == (Outcome.WRONG, f"it changed its {named}")
+    assert found.relative_l2 is not None
+    if spoils is not clears_bias:
+        # three or two times too large, by a truth that was made from what was asked
+        expected = 2.0 if spoils is scales_upstream else 1.0
+        assert found.relative_l2 == pytest.approx(expected, rel=1e-2)
+
+
+def test_copy_of_inputs_has_their_values_and_strides_in_storage_of_its_own() -> None:
+    expanded = next(case.id for case in GRID if case.upstream == "expanded")
+    for name in (
+        "options/class_weight/sum/float32",
+        "options/bias/none/float32",
+        "layouts/x_columns/float32",
+        expanded,
+    ):
+        inputs = inputs_of(BY_ID[name], "cpu")
+        copied = _copy(inputs)
+        for field in ("x", "weight", "target", "bias", "class_weight", "upstream"):
+            own, given = getattr(copied, field), getattr(inputs, field)
+            assert (own is None) == (given is None)
+            if own is not None:
+                assert torch.equal(own, given)
+                assert own.stride() == given.stride()
+                assert own.untyped_storage().data_ptr() != given.untyped_storage().data_ptr()
 
 
 def test_lazy_output_is_called_wrong() -> None:

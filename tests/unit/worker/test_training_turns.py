@@ -1,6 +1,6 @@
 """Turns, deaths and lost arms of a training, with scripted processes in place of real ones."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -34,7 +34,13 @@ class ScriptedProcess:
 
     script: Script
 
-    def __init__(self, environment: ContenderEnvironment, log: Path, gpu: int | None) -> None:
+    def __init__(
+        self,
+        environment: ContenderEnvironment,
+        log: Path,
+        gpu: int | None,
+        wanted: Callable[[], None],
+    ) -> None:
         self.arm, self.step, self.saved = log.parent, 0, log.parent / "saved"
         self.script.open_processes += 1
 
