@@ -8,6 +8,7 @@ from lossbench.service.api.problems import Problem
 
 from . import assets
 from .alert_pages import alert_pages
+from .claim_pages import claim_pages
 from .compare_pages import compare_pages
 from .detector_pages import detector_pages
 from .history_pages import history_pages
@@ -57,6 +58,7 @@ def create_app(context: ServiceContext) -> FastAPI:
         pareto_pages(context),
         detector_pages(),
         alert_pages(context),
+        claim_pages(context),
         kernel_pages(context),
         machine_pages(context),
         history_pages(context),

@@ -19,6 +19,11 @@ METRICS: Mapping[str, tuple[str, str]] = {
         "The candidate's time divided by the base's; below 1 the candidate is faster. "
         "The interval holds the true ratio in 95 % of cases.",
     ),
+    "claim": (
+        "Verdict on a claim",
+        "What the stored results say of it by a rule that was written before they were looked at; "
+        "an interval that reaches over the rule's limit decides nothing.",
+    ),
     "verdict": (
         "Verdict",
         "Which of the two is faster, if any, where both were measured in turns by a job of kind "

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from lossbench.service.contract.comparison import ComparisonRecord
 from lossbench.service.contract.plan import Plan, PlannedCell
+from lossbench.service.contract.run import Cell
 from lossbench.service.settings import Settings
 
 from .assemble import Occasion
@@ -69,9 +70,11 @@ class LocalRunner:
         self, plan: Plan, chosen: list[tuple[int, PlannedCell]], told: tuple[Progress, Say]
     ) -> Iterator[tuple[PlannedCell, CellResult]]:
         request = plan.request
+        cells = [(number, planned.cell) for number, planned in chosen]
+        measured_cells = [(number, cell) for number, cell in cells if isinstance(cell, Cell)]
         order = CaseOrder(
-            case=chosen[0][1].cell.case,
-            cells=tuple(CellOrder(n, p.cell.contender, p.cell.pass_) for n, p in chosen),
+            case=measured_cells[0][1].case,
+            cells=tuple(CellOrder(n, c.contender, c.pass_) for n, c in measured_cells),
             baseline=request.baseline,
             processes=request.least_processes,
             timeout_s=request.timeout_s,

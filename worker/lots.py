@@ -10,7 +10,7 @@ from lossbench.service.contract.comparison import ComparisonRecord
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import LotLostError
 from lossbench.service.contract.job import JobRequest
-from lossbench.service.contract.run import Environment
+from lossbench.service.contract.run import Environment, TrainingWork
 from lossbench.service.contract.words import Outcome, Pass
 from lossbench.service.store.work import CaseTask, CellAnswer, Work
 
@@ -20,6 +20,7 @@ from .environments import Environments
 from .measure import CaseMeasurer
 from .order import CaseOrder, CellOrder, CellResult
 from .pool import ChildPool
+from .training_job import Trainer
 
 WANTED_POLL_S = 0.5
 PROGRESS_S = 0.5
@@ -37,7 +38,10 @@ class LotWorker:
         environment: Environment,
         make_pool: PoolFactory,
         worker_id: str,
+        trainer: Trainer | None = None,
     ) -> None:
+        """Without a `trainer` it takes no lots of trainings."""
+        self._trainer = trainer
         self._work, self._environments = work, environments
         self._environment, self._worker_id = environment, worker_id
         self._make_pool = make_pool
@@ -80,12 +84,16 @@ class LotWorker:
             task = self._work.begin_case(lot_id, attempt, case_index)
             if task is not None:
                 self._work.save_case(task, *self._answers(task))
+                if self._trainer is not None:
+                    self._trainer.forget(task)
         except BaseException:
             self.drop(lot_id, attempt)
             raise
 
     def _answers(self, task: CaseTask) -> tuple[Sequence[CellAnswer], Sequence[ComparisonRecord]]:
         try:
+            if isinstance(task.work, TrainingWork):
+                return self._train(task), ()
             measured = self._measure(task)
             return [_answer(result) for result in measured.results], measured.comparisons
         except LotLostError:
@@ -95,6 +103,11 @@ class LotWorker:
             log = traceback.format_exc()
             failed = Outcome.FAILED
             return [CellAnswer(cell.id, failed, reason, None, log) for cell in task.cells], ()
+
+    def _train(self, task: CaseTask) -> Sequence[CellAnswer]:
+        if self._trainer is None:
+            raise LotLostError(f"lot {task.lot_id} trains, which this worker cannot")
+        return self._trainer.train(task, self._wanted(task.lot_id, task.attempt))
 
     def _measure(self, task: CaseTask) -> Measured:
         if self._pool is None:
@@ -147,12 +160,16 @@ class LotWorker:
         """End every child now; the thread that measures finds out and gives up its lot."""
         with self._one_lot:
             self._holding = None
+            if self._trainer is not None:
+                self._trainer.stop()
             if self._pool is not None:
                 self._pool.abort()
 
 
 def case_order(task: CaseTask) -> CaseOrder:
-    """What the measuring side needs of a task."""
+    """What the measuring side needs of a task. Raises TypeError for one that trains."""
+    if isinstance(task.work, TrainingWork):
+        raise TypeError(f"lot {task.lot_id} trains and measures no case")
     request = JobRequest.model_validate(task.request)
     return CaseOrder(
         case=task.work.case,

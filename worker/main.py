@@ -24,6 +24,7 @@ from lossbench.service.store.persistence import first_line, passes_by_itself
 from lossbench.service.store.proofs import ProofKind, insert_proof
 from lossbench.service.store.queue import LotConsumer
 from lossbench.service.store.schema_fit import require_current_schema
+from lossbench.service.store.training_runs import TrainingRuns
 from lossbench.service.store.work import Work
 from lossbench.service.store.workers import STOPPED, beat, register_worker, set_worker_state
 
@@ -36,6 +37,7 @@ from .locks import take_device_lock
 from .lots import LotWorker
 from .pool import ChildPool
 from .self_test_words import why_failed
+from .training_job import Trainer, TrainingStore
 
 BEATS_A_LOOK = 10
 """Heartbeats from one look at the database's schema to the next."""
@@ -90,18 +92,17 @@ class Worker:
         register_worker(self._database, self.id, name, self.queues, environment, offered)
         self._tell(environment, tested)
         self._spawner = Spawner()
-        self._lots = LotWorker(
-            Work(self._database, self.id),
-            Environments(
-                Installer(data_dir, settings.wheel_dir),
-                environment.device_type,
-                known,
-                f"worker {name} ({self.id})",
-            ),
-            environment,
-            self._make_pool,
-            self.id,
+        work = Work(self._database, self.id)
+        environments = Environments(
+            Installer(data_dir, settings.wheel_dir),
+            environment.device_type,
+            known,
+            f"worker {name} ({self.id})",
         )
+        runs = TrainingRuns(self._database, work, self.id)
+        kept = TrainingStore(work, runs, environment)
+        trainer = Trainer(kept, environments, data_dir, options.gpu)
+        self._lots = LotWorker(work, environments, environment, self._make_pool, self.id, trainer)
         threading.Thread(target=self._beat_forever, daemon=True, name="heartbeat").start()
         if self._unhealthy:
             log.error("this device takes no lots", reason=self._unhealthy)

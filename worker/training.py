@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from lossbench.kernels.errors import UnsupportedHere
-from lossbench.kernels.training.record import RunRecord, TrainingSettings
+from lossbench.kernels.training.record import RunRecord, StepRecord, TrainingSettings
 from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import (
     ChildDiedError,
@@ -54,6 +54,25 @@ REORDERED = " (rows reordered)"
 
 Progress = Callable[[str, int, int, float | None], None]
 """Arm, seed, step reached, loss there."""
+POLL_S = 0.5
+"""Between two questions whether the training is still wanted."""
+
+
+def _wanted() -> None:
+    """Nobody cancels."""
+
+
+class Recorder(Protocol):
+    """Who keeps what a training does, run by run."""
+
+    def opened(self, arm: str, step: int, folder: Path, facts: Mapping[str, Any]) -> None:
+        """A run begins at a step, 0 for a new one; its earlier steps are in its folder."""
+
+    def advanced(self, arm: str, steps: Sequence[StepRecord]) -> None:
+        """Steps were made."""
+
+    def found(self, arm: str, folder: Path) -> None:
+        """A run had ended before; all of it is in its folder."""
 
 
 class RunLost(Exception):  # noqa: N818
@@ -85,6 +104,8 @@ class TrainingPlan:
     arms: tuple[TrainedArm, ...]
     seeds: tuple[int, ...]
     out: Path
+    done: frozenset[str] = frozenset()
+    """Names of arms that are not trained: they have ended elsewhere."""
 
 
 @dataclass
@@ -98,7 +119,15 @@ class TrainingOutcome:
 class TrainingProcess:
     """One training process; started from the calling thread, which must outlive it."""
 
-    def __init__(self, environment: ContenderEnvironment, log: Path, gpu: int | None) -> None:
+    def __init__(
+        self,
+        environment: ContenderEnvironment,
+        log: Path,
+        gpu: int | None,
+        wanted: Callable[[], None] = _wanted,
+    ) -> None:
+        """`wanted` is called while an answer is waited for; it raises to leave."""
+        self._wanted = wanted
         read, write = os.pipe()
         variables = child_variables(
             environment.search_path, False, environment.more_paths, environment.variables
@@ -148,8 +177,12 @@ class TrainingProcess:
     def _line(self) -> bytes:
         until = time.monotonic() + ANSWER_TIMEOUT_S
         while b"\n" not in self._pending:
-            if not select.select([self._replies], [], [], max(0.0, until - time.monotonic()))[0]:
+            self._wanted()
+            left = until - time.monotonic()
+            if left <= 0:
                 raise ChildTimeoutError
+            if not select.select([self._replies], [], [], min(POLL_S, left))[0]:
+                continue
             part = os.read(self._replies, 1 << 16)
             if not part:
                 raise ChildDiedError(self._how_it_ended())
@@ -199,9 +232,12 @@ class Training:
         device: Environment,
         gpu: int | None = None,
         progress: Progress = lambda *_: None,
+        told: tuple[Recorder | None, Callable[[], None]] = (None, _wanted),
     ) -> None:
+        """`told`: who keeps what happens, and a check that raises where nobody wants it more."""
         self.plan, self._environments, self._device = plan, environments, device
         self._gpu, self._progress = gpu, progress
+        self._recorder, self._wanted = told
         self.processes: dict[str, TrainingProcess] = {}
 
     def __enter__(self) -> "Training":
@@ -221,10 +257,12 @@ class Training:
         outcome = TrainingOutcome()
         for number, seed in enumerate(self.plan.seeds):
             waiting = []
-            for arm in self.plan.arms:
+            for arm in [arm for arm in self.plan.arms if arm.name not in self.plan.done]:
                 record = read_result(run_folder(self.plan.out, arm.name, seed))
                 if record is not None:
                     outcome.records[arm.name, seed] = record
+                    if self._recorder is not None:
+                        self._recorder.found(arm.name, run_folder(self.plan.out, arm.name, seed))
                     self._progress(arm.name, seed, self.plan.settings.steps, record.final_loss)
                 elif arm.name not in outcome.lost:
                     waiting.append(_Seat(arm, seed))
@@ -286,7 +324,7 @@ class Training:
             log = arm_folder(self.plan.out, arm.name) / LOG
             # Triton's interpreter would take hours: without a GPU only plain torch is trained
             environment = replace(environment, interpreted=False)
-            self.processes[arm.name] = TrainingProcess(environment, log, self._gpu)
+            self.processes[arm.name] = TrainingProcess(environment, log, self._gpu, self._wanted)
         return self.processes[arm.name]
 
     def _open(self, seat: _Seat) -> None:
@@ -304,6 +342,8 @@ class Training:
         )
         seat.step, seat.ended = int(found["step"]), bool(found["ended"])
         keep_settings(self.plan.out, self._shared(found))
+        if self._recorder is not None:
+            self._recorder.opened(seat.arm.name, seat.step, folder, found)
         self._progress(seat.arm.name, seat.seed, seat.step, None)
 
     def _shared(self, opened: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,6 +360,9 @@ class Training:
         process = self._process(seat.arm)
         found = process.ask({"do": "advance", "to": seat.step + TURN_STEPS})
         seat.step, seat.ended = int(found["step"]), bool(found["ended"])
+        if self._recorder is not None:
+            steps = [StepRecord.from_json(each) for each in found["steps"]]
+            self._recorder.advanced(seat.arm.name, steps)
         self._progress(seat.arm.name, seat.seed, seat.step, found["last"].get("loss"))
 
     def _finish(self, seat: _Seat, outcome: TrainingOutcome) -> None:

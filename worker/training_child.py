@@ -102,9 +102,11 @@ class Trainer:
         """Train to a step; its lines are on the disk before a checkpoint that includes them."""
         run, every = self.run, self.run.settings.checkpoint_every
         made: list[StepRecord] = []
+        told: list[StepRecord] = []
         while run.step < to and not run.ended:
             stop = min(to, (run.step // every + 1) * every)
             made = run.advance(stop)
+            told += made
             with (self._folder / STEPS).open("a", encoding="utf-8") as file:
                 file.write(step_lines(made))
                 file.flush()
@@ -112,7 +114,8 @@ class Trainer:
             if run.step % every == 0 or run.ended:
                 run.save(self._folder / CHECKPOINT)
         last = made[-1].as_json() if made else {}
-        return {"step": run.step, "ended": run.ended, "last": last}
+        steps = [each.as_json() for each in told]
+        return {"step": run.step, "ended": run.ended, "last": last, "steps": steps}
 
     def _finish(self) -> dict[str, Any]:
         """Validate, write the result, drop the checkpoint."""

@@ -16,6 +16,7 @@ from . import (
     alert_routes,
     catalogue_routes,
     check_routes,
+    claim_routes,
     compare_routes,
     comparison_routes,
     export_routes,
@@ -27,6 +28,7 @@ from . import (
     root_routes,
     series_routes,
     token_routes,
+    training_routes,
     view_routes,
 )
 from .context import ServiceContext
@@ -50,12 +52,14 @@ _ROUTES = (
     recommend_routes,
     series_routes,
     alert_routes,
+    claim_routes,
     view_routes,
     catalogue_routes,
     check_routes,
     proof_routes,
     import_routes,
     export_routes,
+    training_routes,
     token_routes,
     root_routes,
 )

@@ -10,8 +10,9 @@ from ..contract.errors import Fault, JobTooLargeError, NotFoundError, TooManyReq
 from ..contract.ids import new_id
 from ..contract.job import JobRequest
 from ..contract.machine import Machine
-from ..contract.plan import Plan, PlannedCell, plan_job
+from ..contract.plan import Plan, PlannedCell
 from ..contract.result import JobView
+from ..contract.training_plan import plan_any
 from ..settings import Settings
 from ..store.budgets import seconds_until_free, spent_by
 from ..store.database import Database
@@ -95,11 +96,11 @@ class Submission:
         with self._database.reading() as session:
             machines = live_machines(session)
             catalogue = with_offers(self._shipped, offered_kernels(session))
-            plan = plan_job(request, catalogue, machines, self._limits.max_cells)
+            plan = plan_any(request, catalogue, machines, self._limits.max_cells)
             queue = route(machines, request.accelerator)
             known: dict[str, KnownRun] = {}
             # a comparison needs both of its sides measured in turns
-            if request.reuse and not request.is_comparison:
+            if request.reuse and not (request.is_comparison or request.is_training):
                 # a result answers only for the devices that would run the job
                 serving = [machine for machine in machines if queue in machine.queues]
                 keys = [planned.cell.key for planned in plan.cells if planned.outcome is None]
@@ -125,6 +126,7 @@ class Submission:
             longest_minutes=_longest_minutes(prepared.plan),
             estimated_peak_bytes=max((cell.estimated_peak_bytes for cell in runs), default=0),
             queue=prepared.queue,
+            queues_live=tuple(sorted({q for m in prepared.machines for q in m.queues})),
             machines_live=len(prepared.machines),
         )
 

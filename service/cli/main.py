@@ -4,12 +4,15 @@ import os
 import sys
 
 import typer
+from pydantic import ValidationError
 
-from ..contract.errors import LossbenchError, SetupError
+from ..contract.errors import LossbenchError
+from ..settings import Settings
 from . import (
     alerts,
     bisecting,
     checks,
+    claims,
     comparing,
     databases,
     exports,
@@ -41,6 +44,7 @@ recommending.register(app)
 comparing.register(app)
 bisecting.register(app)
 training.register(app)
+claims.register(app)
 listing.register(app)
 importing.register(app)
 checks.register(kernels.app)
@@ -58,11 +62,14 @@ def main() -> None:
     configure_logging(os.environ.get("LOSSBENCH_LOG_LEVEL", "warning"))
     try:
         app()
-    except SetupError as error:
-        fail(error.message)
-        sys.exit(2)
     except LossbenchError as error:
         fail(error.message)
+        sys.exit(2)
+    except ValidationError as error:
+        if error.title != Settings.__name__:
+            raise
+        faults = (f"LOSSBENCH_{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+        fail("; ".join(faults))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

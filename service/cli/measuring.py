@@ -64,7 +64,8 @@ def make_request(
     if shapes:
         body["shapes"] = [parse_shape(shape) for shape in shapes]
     body |= {key: value for key, value in more.items() if value not in (None, [], {})}
-    if not body.get("contenders") or not body.get("shapes"):
+    needed = ("contenders",) if body.get("kind") == "train" else ("contenders", "shapes")
+    if not all(body.get(name) for name in needed):
         raise InvalidRequestError(
             "nothing to measure: give a job file, or --contender and --shape "
             "(lossbench run -c flce -c torch-naive -s 1024x512x16384)"
@@ -133,6 +134,9 @@ def _print_plan(plan: "DryRun") -> None:
         f"{plan.cells_refused} refused; about {plan.estimated_minutes:.1f} minutes{longest} on "
         f"queue {plan.queue}, peak {mebibytes(plan.estimated_peak_bytes)}"
     )
+    if plan.queue not in plan.queues_live:
+        live = f"live queues: {', '.join(plan.queues_live)}" if plan.queues_live else "none is live"
+        console.print(f"no live worker takes queue {plan.queue}; {live}", style="yellow")
     refused = [cell for cell in plan.cells if cell.outcome]
     if refused:
         rows = ((cell.contender, cell.case, cell.outcome, cell.reason) for cell in refused)

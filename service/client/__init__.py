@@ -14,6 +14,7 @@ from typing import Any, Literal, overload
 import httpx
 
 from ..api.aggregate_records import Fronts, SeriesPoints, SeriesView, ShapeMap
+from ..api.claim_records import ClaimDetail, ClaimView
 from ..api.proof_records import ProofView
 from ..api.recommend_records import Recommendation
 from ..api.records import Comparison, DryRun, KernelDetail, KernelView, MachineView, Retried
@@ -223,6 +224,14 @@ class LossbenchClient(Connection):
     def change_alert(self, alert_id: str, **fields: str) -> AlertDetail:
         """Set `state`, `owner` or `note`; an empty text takes owner or note away."""
         return self._send(AlertDetail, "PATCH", f"/alerts/{part_of(alert_id)}", None, fields)
+
+    def claims(self, **filters: Value | Sequence[Value] | None) -> Iterator[ClaimView]:
+        """Claims with their verdicts of now."""
+        return self._paged(ClaimView, "/claims", query_of(filters))
+
+    def claim(self, claim_id: str) -> ClaimDetail:
+        """One claim with its job, its rule and its evidence."""
+        return self._send(ClaimDetail, "GET", f"/claims/{part_of(claim_id)}")
 
     def machines(self) -> list[MachineView]:
         """Workers of the service, newest first."""

@@ -12,9 +12,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from .case import MAX_HIDDEN, MAX_TOKENS, MAX_VOCAB, CaseOptions, TokenStream
 from .contender import Contender
+from .training import TrainingSpec
 from .words import Dtype, JobKind, Pass, Recipe
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
@@ -72,10 +74,22 @@ LabelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]*$", max_length=64)]
 FEWEST_COMPARED = 3
 """Processes below which no comparison has a verdict."""
 MOST_COMPARED = 24
+BENCHMARKED = (
+    "shapes",
+    "sweep",
+    "dtypes",
+    "passes",
+    "recipes",
+    "options",
+    "baseline",
+    "processes",
+    "max_processes",
+)
+"""Fields that a job of kind `train` does not have."""
 
 
 class JobRequest(BaseModel):
-    """What to measure. Only `contenders` and `shapes` are required.
+    """What to measure. Only `contenders` and `shapes` are required; kind `train` has no shapes.
 
     Cells = contenders x shapes x sweep x dtypes x passes x recipes, duplicates dropped. A contender
     at `all` or at a range of versions counts as every contender that it stands for.
@@ -84,13 +98,16 @@ class JobRequest(BaseModel):
 
     A job of kind `compare` has two contenders, the base and then the candidate. It goes on from
     `processes` to at most `max_processes` until there is a verdict; no stored result answers it.
+
+    A job of kind `train` trains a small model with each contender, as `training` says; the first is
+    the reference. Of the other fields it has `accelerator`, `priority`, `deadline_s` and `labels`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: JobKind = JobKind.BENCHMARK
     contenders: Annotated[list[Contender], Field(min_length=1, max_length=200)]
-    shapes: Annotated[list[ShapeSpec], Field(min_length=1, max_length=1000)]
+    shapes: Annotated[list[ShapeSpec], Field(max_length=1000, validate_default=True)] = []
     sweep: Sweep = Sweep()
     dtypes: Annotated[list[Dtype], Field(min_length=1, max_length=4)] = [Dtype.BFLOAT16]
     passes: Annotated[list[Pass], Field(min_length=1, max_length=3)] = [Pass.FORWARD_BACKWARD]
@@ -105,13 +122,35 @@ class JobRequest(BaseModel):
     deadline_s: Annotated[float | None, Field(gt=0, le=30 * 86400)] = None
     reuse: bool = True
     labels: Annotated[dict[LabelName, Label], Field(max_length=20)] = {}
+    training: Annotated[TrainingSpec | None, Field(validate_default=True)] = None
+    """Of a job of kind `train`; null takes the defaults."""
 
-    @field_validator("kind")
+    @field_validator("shapes")
     @classmethod
-    def _kind_is_available(cls, kind: JobKind) -> JobKind:
-        if kind is JobKind.TRAIN:
-            raise ValueError(f"kind {kind} is not available in this version; use benchmark")
-        return kind
+    def _some_shapes(cls, shapes: list[ShapeSpec], info: ValidationInfo) -> list[ShapeSpec]:
+        if info.data.get("kind") is not JobKind.TRAIN and not shapes:
+            raise PydanticCustomError("missing", "Field required: name at least one shape")
+        return shapes
+
+    @field_validator(*BENCHMARKED)
+    @classmethod
+    def _not_of_training(cls, value: Any, info: ValidationInfo) -> Any:
+        name = str(info.field_name)
+        usual = cls.model_fields[name].default
+        if info.data.get("kind") is JobKind.TRAIN and value != usual:
+            raise ValueError(f"a job of kind train has no {name}; `training` says what is trained")
+        return value
+
+    @field_validator("training")
+    @classmethod
+    def _training_fits(
+        cls, training: TrainingSpec | None, info: ValidationInfo
+    ) -> TrainingSpec | None:
+        if info.data.get("kind") is JobKind.TRAIN:
+            return training or TrainingSpec()
+        if training is not None:
+            raise ValueError("only a job of kind train has training; say kind: train")
+        return None
 
     @field_validator("max_processes")
     @classmethod
@@ -122,6 +161,11 @@ class JobRequest(BaseModel):
         if most < processes:
             raise ValueError(f"max_processes is {most}, less than processes, {processes}")
         return most
+
+    @property
+    def is_training(self) -> bool:
+        """Whether models are trained with its contenders."""
+        return self.kind is JobKind.TRAIN
 
     @property
     def is_comparison(self) -> bool:

@@ -16,6 +16,7 @@ from .estimate import cell_seconds, peak_bytes
 from .job import JobRequest, ShapeSpec, StreamSpec
 from .machine import ASSUMED, Machine
 from .run import CaseWork, Cell, Lot, Record
+from .training import TrainingCell
 from .versions import LATEST, matching, names_several
 from .words import Outcome
 
@@ -28,7 +29,7 @@ MOST_CONTENDERS = 200
 class PlannedCell(Record):
     """A cell with what is known before it runs; a refused cell carries outcome and reason."""
 
-    cell: Cell
+    cell: Cell | TrainingCell
     lot: int
     case_index: int
     estimated_s: float
@@ -346,6 +347,9 @@ def plan_job(
 
     Raises InvalidRequestError (all faults at once), UnknownNameError, JobTooLargeError.
     """
+    if request.is_training:
+        what = "a job of kind train needs a service; without one take `lossbench train`"
+        refuse([Fault("/kind", "needs_a_service", what)])
     contenders, faults = _expanded(request, catalogue)
     request = request.model_copy(update={"contenders": contenders})
     # unseen duplicates leave a margin: the exact count is checked when the cases are there

@@ -58,12 +58,19 @@ class CaseWork(Record):
     """Whether its two contenders, base and candidate, are measured until there is a verdict."""
 
 
+class TrainingWork(Record):
+    """The runs of one seed, which a worker trains in turns in one step."""
+
+    seed: int
+    contenders: tuple[Contender, ...]
+
+
 class Lot(Record):
     """Part of a job that one worker takes at a time: consecutive cases, all their contenders."""
 
     index: int
     queue: str
-    cases: tuple[CaseWork, ...]
+    cases: tuple[CaseWork | TrainingWork, ...]
     estimated_s: float
 
 

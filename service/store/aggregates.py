@@ -208,10 +208,14 @@ def worst_errors(session: Session, run_ids: Sequence[str]) -> dict[str, tuple[st
 
 
 def device_names(session: Session) -> list[str]:
-    """Names of all devices that anything was measured on; not of those that imports name."""
+    """Names of all devices that have results; not of those that imports name.
+
+    A worker that waits, checks or trains has an environment too, and no result of it.
+    """
+    measured = sa.select(RunRow.id).where(RunRow.environment_id == EnvironmentRow.id).exists()
     query = (
         sa.select(EnvironmentRow.device_name)
-        .where(~EnvironmentRow.hardware_fingerprint.startswith("imported"))
+        .where(~EnvironmentRow.hardware_fingerprint.startswith("imported"), measured)
         .distinct()
         .order_by(EnvironmentRow.device_name)
     )

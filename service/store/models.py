@@ -17,6 +17,7 @@ from .evidence_models import CheckRow, ComparisonRow, DeviceProofRow
 from .import_models import ImportedRow
 from .permalink_models import PermalinkRow
 from .tally_models import RunTallyRow
+from .training_models import TrainingPointsRow, TrainingRunRow
 
 __all__ = [
     "AlertCaseRow",
@@ -40,6 +41,8 @@ __all__ = [
     "RunTallyRow",
     "SampleRow",
     "TokenRow",
+    "TrainingPointsRow",
+    "TrainingRunRow",
     "UtcDateTime",
     "WorkerRow",
 ]
@@ -117,9 +120,20 @@ class CellRow(Base):
         one_of("pass", Pass, "pass"),
         sa.UniqueConstraint("job_id", "position"),
         sa.CheckConstraint("(state = 'done') = (outcome IS NOT NULL)", name="done_has_outcome"),
-        sa.CheckConstraint("outcome <> 'ok' OR run_id IS NOT NULL", name="ok_has_run"),
+        sa.CheckConstraint(
+            "outcome <> 'ok' OR run_id IS NOT NULL OR training_run_id IS NOT NULL",
+            name="ok_has_run",
+        ),
         sa.CheckConstraint("coalesce(outcome, 'ok') = 'ok' OR reason IS NOT NULL", name="reason"),
         sa.Index("ix_job_cells_lot_id_case_index", "lot_id", "case_index"),
+        # a failed cell has no result: claims find it by its key
+        sa.Index(
+            "ix_job_cells_failed",
+            "cell_key",
+            "id",
+            sqlite_where=sa.text("outcome = 'failed'"),
+            postgresql_where=sa.text("outcome = 'failed'"),
+        ),
         # counts of a job's cells, from the index alone
         sa.Index("ix_job_cells_job_id_state_outcome", "job_id", "state", "outcome"),
     )
@@ -142,6 +156,7 @@ class CellRow(Base):
     reason: Mapped[str | None]
     reused: Mapped[bool] = mapped_column(default=False)
     run_id: Mapped[str | None] = mapped_column(sa.ForeignKey("runs.id"), index=True)
+    training_run_id: Mapped[str | None]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from ..contract.comparison import ComparisonRecord
 from ..contract.errors import LotLostError
-from ..contract.run import CaseWork, RunRecord
+from ..contract.run import CaseWork, RunRecord, TrainingWork
 from ..contract.words import CellState, JobState, LotState, Outcome
 from .comparisons import insert_comparison
 from .database import Database
@@ -21,6 +22,7 @@ from .persistence import passes_by_itself, persistently
 from .run_rows import NewRun, insert_runs
 
 LOG_BYTES = 256 * 1024
+_WORK: TypeAdapter[CaseWork | TrainingWork] = TypeAdapter(CaseWork | TrainingWork)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class CaseTask:
     lot_id: str
     attempt: int
     case_index: int
-    work: CaseWork
+    work: CaseWork | TrainingWork
     cells: tuple[OpenCell, ...]
     request: dict[str, Any]
 
@@ -55,6 +57,7 @@ class CellAnswer:
     reason: str | None
     record: RunRecord | None
     log: str = ""
+    training_run_id: str | None = None
 
 
 class Work:
@@ -130,7 +133,7 @@ class Work:
                 lot_id=lot_id,
                 attempt=attempt,
                 case_index=case_index,
-                work=CaseWork.model_validate(lot.cases[case_index]),
+                work=_WORK.validate_python(lot.cases[case_index]),
                 cells=tuple(OpenCell(r.id, r.position, r.contender, r.pass_) for r in rows),
                 request=job.request,
             )
@@ -144,6 +147,10 @@ class Work:
         if lot is None or not mine or lot.state != LotState.RUNNING:
             raise LotLostError(f"lot {lot_id} attempt {attempt} was cancelled or taken over")
         return lot
+
+    def require_held(self, session: Session, task: CaseTask) -> None:
+        """Raises LotLostError where this worker does not hold the task's lot any more."""
+        self._held_lot(session, task.lot_id, task.attempt)
 
     def still_mine(self, lot_id: str, attempt: int) -> bool:
         """Whether this worker still holds the lot: false after a cancel or a take-over.
@@ -238,6 +245,7 @@ class Work:
                 outcome=answer.outcome.value,
                 reason=answer.reason,
                 run_id=run_id,
+                training_run_id=answer.training_run_id,
                 ended_at=now(),
             )
         )

@@ -82,6 +82,8 @@ def pages(ids: dict[str, Any]) -> list[Asked]:
         Asked("/pareto", ["/pareto", f"/pareto?gpu={gpu}"], PAGE_MS),
         Asked("/history", ["/history", "/history?kernel=liger"], PAGE_MS),
         Asked("/alerts", ["/alerts"], PAGE_MS),
+        Asked("/claims", ["/claims"], PAGE_MS),
+        Asked("/claims/{id}", ["/claims/one-pass-beats-chunks"], PAGE_MS),
         Asked("/results/{id}", [f"/results/{run}" for run in ids["results"]], PAGE_MS),
         Asked("/machines", ["/machines"], PAGE_MS),
         Asked("/kernels", ["/kernels"], PAGE_MS),
@@ -175,6 +177,7 @@ def api(ids: dict[str, Any]) -> list[Asked]:
         Asked("/machines", [f"{V1}/machines"], LIST_MS),
         Asked("/plots/latency of a job", [f"{V1}/plots/latency?job={nightly[0]}"], LIST_MS),
         Asked("/metrics", ["/metrics"], LIST_MS),
+        Asked("/claims", [f"{V1}/claims"], LIST_MS),
         *aggregates(ids),
     ]
 

@@ -23,6 +23,7 @@ from lossbench.service.store.tokens import create_token
 from lossbench.service.store.work import CellAnswer
 
 from .conftest import ApiService, FakeWorker, make_environment
+from .stored_training import store_training
 
 SHAPE = {"tokens": 1024, "hidden": 512, "vocab": 4096}
 BODY: dict[str, Any] = {"contenders": ["flce", "liger@0.8.5"], "shapes": [SHAPE], "reuse": False}
@@ -154,6 +155,11 @@ class Filler:
                 made.append(alert.id)
         return made
 
+    def training(self) -> str:
+        """Id of a job of kind train with stored steps."""
+        with self._service.context.database.transaction() as session:
+            return store_training(session)
+
     def tokens(self, count: int) -> list[str]:
         """Ids of tokens that nobody uses."""
         with self._service.context.database.transaction() as session:
@@ -267,11 +273,15 @@ def _of_others(filler: Filler, spare: int) -> dict[str, list[Example]]:
     changing, *alerts = [
         Example(path={"alert_id": alert_id}) for alert_id in filler.alerts(spare + 1)
     ]
+    training = [Example(path={"training_id": filler.training()})]
     changed = Example(path=changing.path, body={"note": "known"}, media_type="application/json")
     return {
         "GET /api/v1/alerts/{alert_id}": [changing],
         "PATCH /api/v1/alerts/{alert_id}": [changed],
         "POST /api/v1/alerts/{alert_id}/confirm": alerts,
+        "GET /api/v1/claims/{claim_id}": [Example(path={"claim_id": "cast-error-script"})],
+        "GET /api/v1/training/{training_id}": training,
+        "GET /api/v1/training/{training_id}/points": training,
         "GET /api/v1/kernels/{name}": [Example(path={"name": "flce"})],
         "GET /api/v1/kernels/{name}/versions/{version}": [
             Example(path={"name": "liger", "version": "0.8.5"})

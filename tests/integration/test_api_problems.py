@@ -91,7 +91,7 @@ BAD_BODIES = [
     ({"labels": {"branch": "a\0b"}}, "", "odd_character", "NUL"),
     ({"labels": {"branch": "\ud800"}}, "", "odd_character", "surrogate"),
     ({"baseline": "liger@0.8.5"}, "/baseline", "baseline_not_built_in", "torch-naive"),
-    ({"kind": "train"}, "/kind", "value_error", "not available"),
+    ({"kind": "train"}, "/shapes", "value_error", "kind train has no shapes"),
     ({"kind": "compare"}, "/contenders", "not_two_contenders", "the base and the candidate"),
     ({"accelerator": "H 200"}, "/accelerator", "string_pattern_mismatch", "pattern"),
 ]

@@ -25,6 +25,7 @@ from lossbench.service.store import result_ids
 from lossbench.service.store.alerts import drop_result
 from lossbench.service.store.budgets import contenders_of_open_lots, spent_by
 from lossbench.service.store.checks import checks_page
+from lossbench.service.store.claim_failures import failed_cells
 from lossbench.service.store.comparisons import comparisons_of_job, head_to_head
 from lossbench.service.store.database import Database
 from lossbench.service.store.events import events_after
@@ -88,6 +89,7 @@ NEEDS: dict[str, Need] = {
     "ix_job_cells_lot_id_case_index": Need(
         lambda s: settle_cells(s, CellRow.lot_id == "lot", Outcome.FAILED, "why")
     ),
+    "ix_job_cells_failed": Need(lambda s: list(failed_cells(s, ["k"])), True),
     "ix_jobs_state_created_at": Need(
         lambda s: queue_position(s, JobRow(id="job", state=JobState.QUEUED.value, priority=5))
     ),

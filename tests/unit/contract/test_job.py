@@ -96,9 +96,37 @@ def test_request_with_several_faults_names_all() -> None:
     assert set(found) == {("priority",), ("processes",), ("nonsense",)}
 
 
-def test_request_of_a_kind_to_come_is_refused() -> None:
-    with pytest.raises(ValidationError, match="kind train is not available in this version"):
-        JobRequest.model_validate(body(kind="train", contenders=["flce", "liger"]))
+def test_request_of_a_training_needs_only_contenders_and_survives_its_json() -> None:
+    request = JobRequest.model_validate({"kind": "train", "contenders": ["torch-naive", "flce"]})
+    assert request.is_training
+    assert request.training is not None
+    assert (request.training.size, request.training.steps, request.training.seeds) == ("1m", 500, 5)
+    assert JobRequest.model_validate(request.model_dump(mode="json")) == request
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"shapes": [{"tokens": 8, "hidden": 4, "vocab": 16}]}, ("shapes",)),
+        ({"processes": 5}, ("processes",)),
+        ({"training": {"size": "2m"}}, ("training", "size")),
+        ({"training": {"vocab": 300}}, ("training", "vocab")),
+        ({"training": {"vocab": "bites"}}, ("training", "vocab")),
+        ({"training": {"text": ["/etc/hostname"]}}, ("training", "text", 0)),
+        ({"training": {"steps": 1_000_001}}, ("training", "steps")),
+        ({"training": {"learning_rate": 0}}, ("training", "learning_rate")),
+    ],
+)
+def test_request_of_a_training_is_refused_at_the_field(
+    changes: dict[str, Any], where: tuple[Any, ...]
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        JobRequest.model_validate({"kind": "train", "contenders": ["flce"], **changes})
+    assert [fault["loc"] for fault in refused.value.errors()] == [where]
+
+
+def test_request_of_another_kind_has_no_training() -> None:
+    assert faults_of(training={}) == [("training",)]
 
 
 def test_request_of_a_comparison_takes_the_defaults() -> None:

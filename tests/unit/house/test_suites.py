@@ -59,6 +59,19 @@ def test_first_suites_ask_the_same_shapes_of_known_contenders() -> None:
     assert (first["recipes"], trained["recipes"]) == (["normal"], ["trained"])
 
 
+def test_h200_suites_hold_the_first_suites_and_every_release_that_differs() -> None:
+    def cells(name: str) -> set[str]:
+        body = read_job_file(SUITES[0].parent / name)
+        plan = plan_job(JobRequest.model_validate(body), load_catalogue(), [H200])
+        return {cell.cell.key for cell in plan.cells}
+
+    assert cells("first.yaml") < cells("h200.yaml")
+    row = load_catalogue().kernels["liger"]
+    releases = cells("h200-releases.yaml")
+    for version in set(row.versions) - set(row.twins):
+        assert any(key.startswith(f"liger@{version} ") for key in releases), version
+
+
 @pytest.mark.parametrize(
     "change",
     [{"contenders": ["lieger"]}, {"color": "red"}, {"contenders": ["liger@99.0"]}, {"options": 1}],

@@ -1,97 +1,30 @@
 """Jobs from submit to end, without DBOS: the queue is a mock that records what it is told."""
 
-from collections.abc import Callable
-from typing import Any
-from unittest.mock import MagicMock, create_autospec
-
 import pytest
 import sqlalchemy as sa
 
 from lossbench.service.contract.catalogue import load_catalogue
 from lossbench.service.contract.errors import ConflictError, LotLostError, NotFoundError
-from lossbench.service.contract.job import JobRequest
 from lossbench.service.contract.plan import plan_job
-from lossbench.service.contract.run import RunRecord
 from lossbench.service.contract.words import JobState, Outcome
 from lossbench.service.store.database import Database
 from lossbench.service.store.events import events_after
 from lossbench.service.store.job_results import results_of_job
 from lossbench.service.store.jobs import (
-    Jobs,
     count_cells,
     get_cell,
     get_cell_log,
     get_job,
     list_cells,
-    list_jobs,
-    queue_position,
 )
 from lossbench.service.store.known import KnownRun
-from lossbench.service.store.models import LotRow, WorkerRow
-from lossbench.service.store.queue import PRIORITY_STEP, LotQueue
+from lossbench.service.store.models import LotRow
+from lossbench.service.store.queue import PRIORITY_STEP
 from lossbench.service.store.results import ResultFilter, insert_run, list_runs
 from lossbench.service.store.views import job_views
 from lossbench.service.store.work import LOG_BYTES, CellAnswer, Work
-from lossbench.service.store.workers import list_workers, register_worker
 
-Make = Callable[..., RunRecord]
-
-
-def request(**changes: Any) -> JobRequest:
-    body: dict[str, Any] = {
-        "contenders": ["torch-naive", "torch-upcast"],
-        "shapes": [{"tokens": 8, "hidden": 4, "vocab": 16}],
-        "dtypes": ["float32"],
-        "sweep": {"tokens": [8, 16]},
-    }
-    return JobRequest.model_validate({**body, **changes})
-
-
-class Desk:
-    """Jobs and a worker's side on one database."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.queue: MagicMock = create_autospec(LotQueue, instance=True)
-        self.jobs = Jobs(database, self.queue)
-        self.work = Work(database, "wrk-1")
-
-    def submit(
-        self, known: dict[str, KnownRun] | None = None, route: str = "h200", **changes: Any
-    ) -> str:
-        plan = plan_job(request(**changes), load_catalogue())
-        return self.jobs.submit(plan, known or {}, route)
-
-    def lots(self, job_id: str) -> list[tuple[str, int, str]]:
-        """(id, attempt, state) in order."""
-        with self.database.reading() as session:
-            return [(lot.id, lot.attempt, lot.state) for lot in get_job(session, job_id).lots]
-
-    def measure(self, lot: str, case: int, outcome: Outcome = Outcome.OK, attempt: int = 1) -> None:
-        """Answer a case's open cells as a worker would, each with a record where it is ok."""
-        task = self.work.begin_case(lot, attempt, case)
-        assert task is not None
-        reason = None if outcome is Outcome.OK else "because"
-        self.work.save_case(
-            task,
-            [
-                CellAnswer(cell.id, outcome, reason, self.record(cell.contender, task), "log\n")
-                for cell in task.cells
-            ],
-        )
-
-    def record(self, contender: str, task: Any) -> RunRecord | None:
-        return self.make_record(contender, task.work.case.text)
-
-    make_record: Make
-
-    def state(self, job_id: str) -> str:
-        with self.database.reading() as session:
-            return get_job(session, job_id).state
-
-    def cells(self, job_id: str) -> list[tuple[str, str | None]]:
-        with self.database.reading() as session:
-            return [(cell.state, cell.outcome) for cell in list_cells(session, job_id)]
+from .desk import Desk, Make, request
 
 
 @pytest.fixture
@@ -188,59 +121,6 @@ def test_count_cells_counts_by_state_and_outcome(desk: Desk) -> None:
     assert (found.total, found.queued, found.running, found.done) == (4, 0, 2, 2)
     assert found.outcomes == {"wrong": 2}
     assert (view.cells_running, view.outcomes[Outcome.WRONG]) == (2, 2)
-
-
-def test_queue_position_counts_what_runs_first(desk: Desk) -> None:
-    low = desk.submit(priority=9)
-    first, second = desk.submit(), desk.submit()
-    urgent = desk.submit(priority=1)
-    with desk.database.reading() as session:
-        order = {
-            job: queue_position(session, get_job(session, job))
-            for job in (urgent, first, second, low)
-        }
-    assert order == {urgent: 0, first: 1, second: 2, low: 3}
-    desk.work.begin_lot(desk.lots(low)[0][0], 1)
-    with desk.database.reading() as session:
-        assert queue_position(session, get_job(session, urgent)) == 1
-        assert queue_position(session, get_job(session, low)) == 0
-        assert [job.id for job in list_jobs(session, limit=2)] == [urgent, second]
-        assert [job.id for job in list_jobs(session, before=first)] == [low]
-
-
-def test_queue_position_counts_only_what_the_same_workers_run(desk: Desk) -> None:
-    for_gpu, for_cpu = desk.submit(route="h200"), desk.submit(route="cpu")
-    second = desk.submit(route="cpu")
-    with desk.database.reading() as session:
-        places = {
-            job: queue_position(session, get_job(session, job))
-            for job in (for_gpu, for_cpu, second)
-        }
-    assert places == {for_gpu: 0, for_cpu: 0, second: 1}
-
-
-def test_job_for_a_queue_that_nobody_serves_says_so_and_promises_no_end(
-    desk: Desk, make_environment: Callable[..., Any]
-) -> None:
-    register_worker(desk.database, "wrk-1", "box", ["cpu"], make_environment())
-    served, lost = desk.submit(route="cpu"), desk.submit(route="h2000")
-    with desk.database.reading() as session:
-        views = job_views(session, [get_job(session, job) for job in (served, lost)])
-    assert [view.waits_for for view in views] == [None, "h2000"]
-    assert views[0].remaining_s == views[0].estimated_s
-    assert views[1].remaining_s is None
-
-
-def test_live_worker_is_listed_before_many_that_are_gone(
-    desk: Desk, make_environment: Callable[..., Any]
-) -> None:
-    register_worker(desk.database, "wrk-1", "box", ["cpu"], make_environment())
-    for number in range(2, 503):
-        register_worker(desk.database, f"wrk-{number}", "loop", ["cpu"], make_environment())
-    with desk.database.transaction() as session:
-        session.execute(sa.update(WorkerRow).where(WorkerRow.id != "wrk-1").values(state="gone"))
-        listed = list_workers(session)
-    assert (len(listed), listed[0].id) == (500, "wrk-1")
 
 
 def test_cancel_ends_open_cells_and_withdraws_lots(desk: Desk) -> None:

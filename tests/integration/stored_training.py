@@ -1,0 +1,48 @@
+"""A training that was stored and not run: for suites that ask the whole API. Not a test."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from lossbench.service.store.models import EnvironmentRow, JobRow
+from lossbench.service.store.training_models import TrainingRunRow
+from lossbench.service.store.training_runs import put_block
+
+STEPS = 40
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def store_training(session: Session, job_id: str = "job-stored-training") -> str:
+    """A job with one run of 40 steps by a reference and a contender; returns the job's id."""
+    request: dict[str, Any] = {"kind": "train", "contenders": ["torch-naive", "flce@1"]}
+    session.add(
+        JobRow(
+            id=job_id, kind="train", state="done", labels={}, accelerator="cpu", request=request,
+            priority=5, processes=3, timeout_s=600.0, cells_total=2, estimated_s=1.0,
+            created_at=MOMENT,
+        )
+    )  # fmt: skip
+    session.add(
+        EnvironmentRow(
+            id=f"env-{job_id}", device_type="cpu", device_name="cpu", hardware_fingerprint="h",
+            software_fingerprint="s", memory_bytes=1, facts={}, first_seen_at=MOMENT,
+        )
+    )  # fmt: skip
+    session.flush()
+    for position, contender in enumerate(("torch-naive", "flce@1")):
+        run_id = f"trn-{job_id}-{position}"
+        session.add(
+            TrainingRunRow(
+                id=run_id, job_id=job_id, position=position, contender=contender,
+                kernel=contender.partition("@")[0], reordered=False, seed=0, state="done",
+                outcome="ok", steps_done=STEPS, steps_total=STEPS, resumed=0, settings={},
+                environment_id=f"env-{job_id}", worker_id="w", started_at=MOMENT,
+                updated_at=MOMENT,
+            )
+        )  # fmt: skip
+        session.flush()
+        rows = np.random.default_rng(position).normal(3.0, 0.2, (STEPS, 5)).astype(np.float32)
+        put_block(session, run_id, 0, rows)
+    return job_id
