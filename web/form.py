@@ -13,7 +13,7 @@ from lossbench.service.contract.words import Dtype, Pass, Recipe
 _SEPARATORS = re.compile(r"[\s,;×x]+")
 
 
-UNSPOKEN = ("kind", "max_processes", "sweep", "timeout_s", "deadline_s")
+UNSPOKEN = ("kind", "max_processes", "sweep", "timeout_s", "deadline_s", "training")
 
 
 def unspoken(request: JobRequest) -> list[str]:

@@ -20,7 +20,7 @@ from lossbench.service.contract.errors import (
 )
 from lossbench.service.contract.job import JobRequest
 from lossbench.service.contract.result import CellView, JobView, Result
-from lossbench.service.contract.words import RETRIED, Dtype, Pass, Recipe, Scope
+from lossbench.service.contract.words import RETRIED, Dtype, JobKind, Pass, Recipe, Scope
 from lossbench.service.plots import figure, gaps_of, text
 from lossbench.service.plots.markdown import job_markdown
 from lossbench.service.plots.report import report_tables
@@ -204,7 +204,8 @@ def _facts(shown: JobPage) -> dict[str, Any]:
         "newest_event": shown.newest_event,
         "took": _took(shown.job),
         "retryable": sum(shown.job.outcomes.get(outcome, 0) for outcome in RETRIED),
-        "comparable": len({cell.contender for cell in shown.cells}) > 1,
+        "comparable": shown.job.kind is not JobKind.TRAIN
+        and len({cell.contender for cell in shown.cells}) > 1,
     }
 
 

@@ -177,7 +177,7 @@ def test_openapi_body_of_a_job_is_the_contract(shared_service: Any) -> None:
     document = shared_service.http.get("/openapi.json").json()
     body = document["paths"]["/api/v1/jobs"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "application/yaml"}
-    assert document["components"]["schemas"]["JobRequest"]["required"] == ["contenders", "shapes"]
+    assert document["components"]["schemas"]["JobRequest"]["required"] == ["contenders"]
     assert query_names(document)[("POST", "/api/v1/jobs")] == ["dry_run"]
 
 
