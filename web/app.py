@@ -21,6 +21,7 @@ from .rendering import page
 from .result_pages import result_pages
 from .session_pages import router as session_router
 from .shape_pages import shape_pages
+from .training_pages import training_pages
 from .view_pages import view_pages
 
 ADVICE = {
@@ -59,6 +60,7 @@ def create_app(context: ServiceContext) -> FastAPI:
         detector_pages(),
         alert_pages(context),
         claim_pages(context),
+        training_pages(context),
         kernel_pages(context),
         machine_pages(context),
         history_pages(context),

@@ -19,6 +19,32 @@ METRICS: Mapping[str, tuple[str, str]] = {
         "The candidate's time divided by the base's; below 1 the candidate is faster. "
         "The interval holds the true ratio in 95 % of cases.",
     ),
+    "training_verdict": (
+        "Verdict on training",
+        "Whether the perplexity after training is the same within 0.5 %, by paired seeds; "
+        "undecided where the seeds do not tell.",
+    ),
+    "perplexity_ratio": (
+        "Perplexity over the reference's",
+        "Both trained from the same bits on the same batches, seed by seed; the 95 % interval is "
+        "over seeds, and below 1 is better.",
+    ),
+    "training_curve": (
+        "Curve",
+        "How far the loss curve goes from the reference's: inside what rounding alone makes, "
+        "beyond it, or beyond what other seeds make.",
+    ),
+    "training_speed": (
+        "Tokens per second",
+        "Tokens of whole training steps in a second, median over seeds; more is better.",
+    ),
+    "loss_share": ("Share of the loss", "Part of a step's time that the loss takes."),
+    "training_peak": ("Peak", "Most memory of the device in a step, model and optimizer included."),
+    "validation_loss": (
+        "Validation loss",
+        "Loss on text that was not trained on, by torch's own loss in float32 for everybody.",
+    ),
+    "nonfinite": ("Steps not finite", "Steps whose loss or gradients held NaN or infinity."),
     "claim": (
         "Verdict on a claim",
         "What the stored results say of it by a rule that was written before they were looked at; "

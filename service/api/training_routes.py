@@ -80,17 +80,8 @@ def get_trainings(
     context: Context,
 ) -> Page[TrainingView]:
     """Trainings, newest first, with the verdict on each contender."""
-    before = decode_cursor(CURSOR, query.cursor, [str])[0] if query.cursor else None
     with context.database.reading() as session:
-        jobs = _jobs(session, query, before)
-        shown, cursor = cut_page(jobs, query.limit, lambda job: encode_cursor(CURSOR, job.id))
-        runs = _runs(session, [job.id for job in shown])
-        views = [
-            TrainingView.model_validate(
-                _facts(job) | {"contenders": contenders_of(runs[job.id], with_curves=False)}
-            )
-            for job in shown
-        ]
+        views, cursor = list_trainings(session, query)
     link_next(request, response, cursor)
     return Page(items=views, next_cursor=cursor)
 
@@ -99,15 +90,7 @@ def get_trainings(
 def get_training(request: Request, training_id: TrainingId, context: Context) -> Response:
     """One training: verdicts, the difference of the loss curves with its bands, and the runs."""
     with context.database.reading() as session:
-        job = _training(session, training_id)
-        runs = _runs(session, [job.id])[job.id]
-        detail = TrainingDetail.model_validate(
-            _facts(job)
-            | {
-                "contenders": contenders_of(runs, with_curves=True),
-                "runs": [_run(run, JobState(job.state).ended) for run in runs],
-            }
-        )
+        detail = read_training(session, training_id)
     return tagged(request, detail)
 
 
@@ -122,10 +105,44 @@ def get_training_points(
 ) -> Response:
     """The curves of a training's first 100 runs, thinned here: no spike is lost."""
     with context.database.reading() as session:
-        job = _training(session, training_id)
-        runs = [run for run in _runs(session, [job.id])[job.id] if _wanted(run, query)]
-        curves = [_points(session, run, query) for run in runs[:MOST_CURVES]]
-    return tagged(request, TrainingPoints(id=job.id, metric=query.metric, curves=tuple(curves)))
+        points = read_points(session, training_id, query)
+    return tagged(request, points)
+
+
+def list_trainings(session: Session, query: TrainingQuery) -> tuple[list[TrainingView], str | None]:
+    """One page of trainings, newest first, and the cursor of the next."""
+    before = decode_cursor(CURSOR, query.cursor, [str])[0] if query.cursor else None
+    jobs = _jobs(session, query, before)
+    shown, cursor = cut_page(jobs, query.limit, lambda job: encode_cursor(CURSOR, job.id))
+    runs = _runs(session, [job.id for job in shown])
+    views = [
+        TrainingView.model_validate(
+            _facts(job) | {"contenders": contenders_of(runs[job.id], with_curves=False)}
+        )
+        for job in shown
+    ]
+    return views, cursor
+
+
+def read_training(session: Session, training_id: str) -> TrainingDetail:
+    """One training with its runs. Raises NotFoundError."""
+    job = _training(session, training_id)
+    runs = _runs(session, [job.id])[job.id]
+    return TrainingDetail.model_validate(
+        _facts(job)
+        | {
+            "contenders": contenders_of(runs, with_curves=True),
+            "runs": [_run(run, JobState(job.state).ended) for run in runs],
+        }
+    )
+
+
+def read_points(session: Session, training_id: str, query: TrainingPointsQuery) -> TrainingPoints:
+    """Curves of a training, thinned. Raises NotFoundError."""
+    job = _training(session, training_id)
+    runs = [run for run in _runs(session, [job.id])[job.id] if _wanted(run, query)]
+    curves = [_points(session, run, query) for run in runs[:MOST_CURVES]]
+    return TrainingPoints(id=job.id, metric=query.metric, curves=tuple(curves))
 
 
 def _jobs(session: Session, query: TrainingQuery, before: str | None) -> list[JobRow]:

@@ -42,6 +42,8 @@ from lossbench.service.store.work import CaseTask, CellAnswer, Work
 from lossbench.service.store.workers import beat, register_worker
 from lossbench.web.app import create_app
 
+from ..integration.stored_training import store_training
+
 CHROMIUM = "/usr/bin/chromium"
 CHROMIUM_ARGS = [
     "--no-sandbox",
@@ -251,6 +253,8 @@ def fill(filled: Filled) -> None:
     filled.report_job = filled.submit("main")
     filled.finish(filled.report_job)
     filled.context.alerts.tick()
+    with database.transaction() as session:
+        store_training(session)
     filled.live_job = filled.submit("faster-backward")
     filled.tasks = filled.begin(filled.live_job, 1)
     task = filled.tasks[0]

@@ -58,6 +58,8 @@ PAGES: dict[str, Callable[[Any], str]] = {
     "view": _view,
     "alerts": lambda filled: "/alerts",
     "alert": _alert,
+    "trainings": lambda filled: "/training",
+    "training": lambda filled: "/training/job-stored-training",
     "claims": lambda filled: "/claims",
     "claim": lambda filled: "/claims/the-floor-depends-on-the-data",
     "detector": lambda filled: "/alerts/detector",

@@ -21,7 +21,7 @@ def store_training(session: Session, job_id: str = "job-stored-training") -> str
         JobRow(
             id=job_id, kind="train", state="done", labels={}, accelerator="cpu", request=request,
             priority=5, processes=3, timeout_s=600.0, cells_total=2, estimated_s=1.0,
-            created_at=MOMENT,
+            created_at=MOMENT, started_at=MOMENT, ended_at=MOMENT,
         )
     )  # fmt: skip
     session.add(
@@ -39,7 +39,11 @@ def store_training(session: Session, job_id: str = "job-stored-training") -> str
                 kernel=contender.partition("@")[0], reordered=False, seed=0, state="done",
                 outcome="ok", steps_done=STEPS, steps_total=STEPS, resumed=0, settings={},
                 environment_id=f"env-{job_id}", worker_id="w", started_at=MOMENT,
-                updated_at=MOMENT,
+                updated_at=MOMENT, ended_at=MOMENT, parameters=1_000_000,
+                tokens_per_s=5000.0 + 250.0 * position, loss_share=0.3, peak_bytes=2**28,
+                workspace_bytes=2**26 >> position, nonfinite_steps=0,
+                validation_loss=3.0 + 0.0001 * position, perplexity=20.0855, final_loss=3.0,
+                windows=[3.2 - 0.01 * place + 0.001 * position for place in range(20)],
             )
         )  # fmt: skip
         session.flush()
