@@ -40,17 +40,14 @@ def training_figure(
     contenders: Sequence[Any], curves: Sequence[Curve], where: str
 ) -> dict[str, Any]:
     """Four panels. `contenders` are those of `GET /training/{id}`, the reference first."""
-    notes = [
-        html.escape(where),
-        "loss: one line a run",
-        "difference: mean over seeds; dark band: rounding alone",
-        "light band: other seeds alone",
-    ]
+    compared = [each for each in contenders if each.curve is not None]
+    notes = [html.escape(where), "loss: one line a run", "difference: mean over seeds"]
+    notes += [f"{shade} band: {name}" for shade, name, _, _ in _bands(compared)]
     if len(curves) > MOST_LINES:
         notes.append(f"the first {MOST_LINES} of {len(curves)} runs are drawn")
     planes = Planes("Loss, difference, speed and memory", notes, columns=2)
     _losses(planes, curves[:MOST_LINES])
-    _differences(planes, [each for each in contenders if each.curve is not None])
+    _differences(planes, compared)
     named = [each for each in contenders if each.role != "control"]
     _speeds(planes, named)
     _memory(planes, named)
@@ -103,9 +100,8 @@ def _differences(planes: Planes, contenders: Sequence[Any]) -> None:
     axes = planes.add(
         "difference to the reference", _steps_axis(last), up | {"range": [-most, most]}
     )
-    for each in contenders[:1]:
-        _band(planes, axes, "other seeds alone", each.curve.steps, each.curve.seeds, BAND)
-        _band(planes, axes, "rounding alone", each.curve.steps, each.curve.rounding, 2 * BAND)
+    for shade, name, steps, halves in _bands(contenders):
+        _band(planes, axes, name, steps, halves, 2 * BAND if shade == "dark" else BAND)
     for each in contenders:
         known = [
             (step, value)
@@ -115,7 +111,7 @@ def _differences(planes: Planes, contenders: Sequence[Any]) -> None:
         planes.trace(
             axes,
             mode="lines+markers",
-            name=each.contender + (", rows reordered" if each.role == "control" else ""),
+            name=each.contender,
             x=[step for step, _ in known],
             y=[value for _, value in known],
             line={
@@ -128,6 +124,26 @@ def _differences(planes: Planes, contenders: Sequence[Any]) -> None:
         )
 
 
+def _bands(
+    contenders: Sequence[Any],
+) -> list[tuple[str, str, Sequence[int], Sequence[float | None]]]:
+    """Shade, name, steps and half widths of the bands that are known.
+
+    They are those of the first contender: the control is not judged by itself and has no band of
+    rounding.
+    """
+    judged = [each for each in contenders if each.role == "contender"] or list(contenders)
+    found = [
+        (shade, name, each.curve.steps, halves)
+        for each in judged[:1]
+        for shade, name, halves in (
+            ("light", "other seeds alone", each.curve.seeds),
+            ("dark", "rounding alone", each.curve.rounding),
+        )
+    ]
+    return [band for band in found if sum(half is not None for half in band[3]) > 1]
+
+
 def _band(
     planes: Planes,
     axes: Axes,
@@ -137,17 +153,16 @@ def _band(
     opacity: float,
 ) -> None:
     known = [(s, half) for s, half in zip(steps, halves, strict=True) if half is not None]
-    if len(known) > 1:
-        planes.trace(
-            axes,
-            mode="none",
-            name=name,
-            x=[step for step, _ in (*known, *reversed(known))],
-            y=[half for _, half in known] + [-half for _, half in reversed(known)],
-            fill="toself",
-            fillcolor=f"{theme.NEUTRAL}{round(255 * opacity):02x}",
-            hoverinfo="skip",
-        )
+    planes.trace(
+        axes,
+        mode="none",
+        name=name,
+        x=[step for step, _ in (*known, *reversed(known))],
+        y=[half for _, half in known] + [-half for _, half in reversed(known)],
+        fill="toself",
+        fillcolor=f"{theme.NEUTRAL}{round(255 * opacity):02x}",
+        hoverinfo="skip",
+    )
 
 
 def _named_axis(contenders: Sequence[Any]) -> dict[str, Any]:
@@ -224,7 +239,7 @@ def training_markdown(title: str, contenders: Sequence[Any]) -> str:
     """The contenders of a training as a table for a pull request."""
     rows = [
         [
-            f"`{each.contender}`" + (" (rows reordered)" if each.role == "control" else ""),
+            f"`{each.contender}`",
             each.verdict or each.role,
             text.NONE if each.ratio is None else f"{each.ratio:.4f} ({bounds_of(each)})",
             text.digits(each.tokens_per_s),
@@ -252,7 +267,7 @@ def verdict_sentence(contender: Any, reference: str) -> str:
         return f"{contender.contender} is {contender.verdict}: {contender.reason} ({pairs})."
     interval = "" if contender.low is None else f", 95 % {bounds_of(contender)}"
     head = (
-        f"{contender.contender} trains {_AS[str(contender.verdict)]} {reference}: perplexity "
+        f"{contender.contender} {_AS[str(contender.verdict)]} {reference}: perplexity "
         f"{contender.ratio:.4f} × its own{interval} ({pairs})."
     )
     needed = contender.seeds_needed
@@ -260,8 +275,8 @@ def verdict_sentence(contender: Any, reference: str) -> str:
 
 
 _AS = {
-    "same": "as well as",
-    "worse": "worse than",
-    "better": "better than",
-    "inconclusive": "undecided against",
+    "same": "trains as well as",
+    "worse": "trains worse than",
+    "better": "trains better than",
+    "inconclusive": "is undecided against",
 }

@@ -70,6 +70,19 @@ def test_training_has_four_panels_with_units_and_directions() -> None:
     go.Figure(drawn["data"], {k: v for k, v in layout.items() if k != "meta"})
 
 
+def test_band_of_rounding_is_drawn_beside_the_control_which_has_none() -> None:
+    bare = CURVE.model_copy(update={"rounding": (None, None, None)})
+    control = contender("torch-naive (rows reordered)", "control", curve=bare)
+    rows = [contender("torch-naive", "reference"), control, contender("flce@1", curve=CURVE)]
+    drawn = training_figure(rows, [], "here")
+    (band,) = traces(drawn, "rounding alone")
+    assert band["y"] == [0.02, 0.02, 0.02, -0.02, -0.02, -0.02]
+    assert len(traces(drawn, "torch-naive (rows reordered)")) == 1
+    without = training_figure([rows[0], contender("flce@1", curve=bare)], [], "here")
+    assert traces(without, "rounding alone") == []
+    assert "dark band" not in without["layout"]["title"]["text"]
+
+
 def test_training_that_has_just_begun_is_drawn_without_bands() -> None:
     drawn = training_figure([contender("flce@1", "reference")], [points("flce@1")], "here")
     assert traces(drawn, "rounding alone") == []
