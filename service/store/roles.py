@@ -2,7 +2,7 @@
 
 Three roles share a database. One owns the tables and runs migrations. The service reads and writes
 every row and changes no table. A worker reads jobs and writes results; it sees neither tokens nor
-stored answers to requests, deletes nothing of ours, and changes no table.
+stored answers to requests, deletes nothing but steps that it trains again, and changes no table.
 """
 
 import sqlalchemy as sa
@@ -28,6 +28,9 @@ _WORKER_MAY: dict[str, str] = {
     "run_tallies": "SELECT, INSERT, UPDATE",
     "runs": "SELECT, INSERT",
     "samples": "SELECT, INSERT",
+    # steps behind the checkpoint that a training goes on at are trained again
+    "training_points": "SELECT, INSERT, UPDATE, DELETE",
+    "training_runs": "SELECT, INSERT, UPDATE",
     "workers": "SELECT, INSERT, UPDATE",
 }
 """What a worker may do, table by table; nothing with any other table."""

@@ -18,7 +18,7 @@ from ..contract.result_set import (
     SetSamples,
 )
 from ..contract.run import Environment, SampleBlock
-from ..contract.words import JobState
+from ..contract.words import JobKind, JobState
 from .evidence_models import CheckRow, ComparisonRow
 from .jobs import get_job
 from .models import CellRow, EnvironmentRow, JobRow, RunRow
@@ -191,7 +191,9 @@ def environment_of(row: EnvironmentRow) -> Environment:
 
 
 def collect_set(session: Session, wanted: Wanted) -> SetParts:
-    """Everything wanted. Raises NotFoundError for an unknown job, ConflictError for a running one.
+    """Everything wanted, trainings left out. Raises NotFoundError for an unknown job.
+
+    ConflictError for one that runs, or that trains.
 
     Results taken out of use come along, marked so: a job without them would be another job.
     """
@@ -224,12 +226,18 @@ def collect_set(session: Session, wanted: Wanted) -> SetParts:
 
 def _jobs(session: Session, wanted: Wanted) -> Iterable[JobRow]:
     for job_id in wanted.jobs:
-        if not JobState(get_job(session, job_id).state).ended:
+        job = get_job(session, job_id)
+        if not JobState(job.state).ended:
             raise ConflictError(f"job {job_id} has not ended; a set holds only what is done")
+        if job.kind == JobKind.TRAIN:
+            raise ConflictError(
+                f"job {job_id} trains; a set holds results and checks and no trainings, which "
+                "`lossbench db copy` moves with everything else"
+            )
     if wanted.devices:
         # a job without the results of its other devices would be another job
         return
-    query = sa.select(JobRow).order_by(JobRow.id)
+    query = sa.select(JobRow).where(JobRow.kind != JobKind.TRAIN.value).order_by(JobRow.id)
     if wanted.jobs:
         query = query.where(JobRow.id.in_(wanted.jobs))
     if wanted.labels:

@@ -5,18 +5,34 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import httpx
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from lossbench.service.contract.catalogue import load_catalogue
+from lossbench.service.contract.contender import Contender
 from lossbench.service.contract.errors import DatabaseError, NotFoundError
+from lossbench.service.contract.job import JobRequest
+from lossbench.service.contract.training import arms_of
+from lossbench.service.contract.training_plan import plan_any
 from lossbench.service.store.base import Base
 from lossbench.service.store.database import Database, upgrade_schema
-from lossbench.service.store.queue import migrate_queue
-from lossbench.service.store.roles import SERVICE_ROLE, WORKER_ROLE, grant_roles
+from lossbench.service.store.jobs import Jobs, get_job
+from lossbench.service.store.queue import LotQueue, migrate_queue
+from lossbench.service.store.roles import SERVICE_ROLE, WORKER_ROLE, grant_roles, grants
+from lossbench.service.store.training_models import TrainingPointsRow, TrainingRunRow
+from lossbench.service.store.training_runs import (
+    NewTrainingRun,
+    Stretch,
+    TrainingEnd,
+    TrainingRuns,
+)
+from lossbench.service.store.work import Work
 
-from .conftest import PostgresServer
+from .conftest import PostgresServer, make_environment
 from .service_process import Processes, free_port, submit
 
 OWNER, SERVICE, WORKER = "lb_owner", "lb_service", "lb_worker"
@@ -136,6 +152,48 @@ def test_service_and_worker_do_a_job_under_their_roles(owned_url: str, tmp_path:
             assert len(http.get("/api/v1/machines").json()["items"]) == 1
     finally:
         processes.close()
+
+
+def test_worker_keeps_a_training_under_its_role(owned_url: str) -> None:
+    """All it writes of a training: begun, stored, begun anew without its steps, ended."""
+    owner = Database(as_role(owned_url, OWNER))
+    grant_roles(owner, SERVICE, WORKER)
+    owner.close()
+    service, worker = (Database(as_role(owned_url, role)) for role in (SERVICE, WORKER))
+    body = {"kind": "train", "contenders": ["torch-naive", "torch-upcast"], "accelerator": "cpu"}
+    plan = plan_any(JobRequest.model_validate(body | {"training": {"seeds": 1}}), load_catalogue())
+    job_id = Jobs(service, create_autospec(LotQueue, instance=True)).submit(plan, {}, "cpu")
+    with service.reading() as session:
+        (lot,) = get_job(session, job_id).lots
+    work = Work(worker, "wrk-1")
+    work.begin_lot(lot.id, 1)
+    task = work.begin_case(lot.id, 1, 0)
+    assert task is not None
+    runs, place = TrainingRuns(worker, work, "wrk-1"), make_environment()
+    arm = arms_of([Contender.parse(name) for name in body["contenders"]], control=False)[0]
+    new = NewTrainingRun(position=0, arm=arm, seed=0, step=0, steps_total=500, settings={})
+    run_id, before = runs.begin(task, new, place)
+    assert before == 0
+    runs.store(task, [Stretch(run_id, 0, np.ones((40, 5), dtype=np.float32))])
+    assert runs.begin(task, new, place) == (run_id, 40)
+    runs.end(task, [TrainingEnd(run_id, "ok", None, {}, None)])
+    with service.reading() as session:
+        assert session.get_one(TrainingRunRow, run_id).outcome == "ok"
+        assert session.scalar(sa.select(sa.func.count()).select_from(TrainingPointsRow)) == 0
+    for database in (service, worker):
+        database.close()
+
+
+def test_rights_of_a_worker_are_decided_for_every_table() -> None:
+    """A new table belongs in one of the two lists."""
+    not_the_workers = {
+        "alert_cases", "alert_scans", "alerts", "checks", "idempotency_keys", "imported_rows",
+        "permalinks", "tokens",
+    }  # fmt: skip
+    given = {statement.split(" ON ")[1] for statement in grants("s", "w") if "TO w" in statement}
+    named = {table for table in Base.metadata.tables if any(f"{table} TO" in g for g in given)}
+    assert named | not_the_workers == set(Base.metadata.tables)
+    assert not named & not_the_workers
 
 
 def test_grants_name_only_tables_that_exist(owned_url: str) -> None:

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from lossbench.service.contract.contender import Contender
+from lossbench.service.contract.errors import ConflictError
 from lossbench.service.contract.words import Outcome
 from lossbench.service.store.set_export import Wanted, collect_set
 from lossbench.service.store.set_files import read_set, write_set
 from lossbench.service.store.set_loading import load_set
+
+from .stored_training import store_training
 
 SHAPE = {"tokens": 1024, "hidden": 512, "vocab": 4096}
 BODY: dict[str, Any] = {
@@ -106,6 +109,21 @@ def test_result_as_nvbench_has_the_times_of_its_samples(any_service: Any) -> Non
     assert found["devices"][0]["name"] == "NVIDIA H200"
     missing = any_service.http.get(f"{API}/results/run-none/nvbench")
     assert missing.status_code == 404
+
+
+def test_training_is_left_out_of_a_set_and_refused_where_it_is_named(
+    any_service: Any, make_service: Callable[..., Any], other_url: str, tmp_path: Path
+) -> None:
+    measured_job(any_service)
+    with any_service.context.database.transaction() as session:
+        training = store_training(session)
+    path = tmp_path / "all.jsonl.gz"
+    with any_service.context.database.reading() as session:
+        write_set(path, *collect_set(session, Wanted()))
+        with pytest.raises(ConflictError, match="trains; a set holds results"):
+            collect_set(session, Wanted(jobs=(training,)))
+    other = make_service(other_url)
+    assert load_set(other.context.database, read_set(path)).new == {"runs": 2, "jobs": 1}
 
 
 class Commands:
